@@ -1,0 +1,102 @@
+// The inference engine: continuous batching over a paged KV cache, usable without HTTP.
+// Submit, Abort, StopChoice and Stats may be called from any thread; Step from one thread only
+// (EngineLoop's). States, owners and invariants: engine/README.md.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "base/typed_id.h"
+#include "base/units.h"
+#include "engine/engine_config.h"
+#include "engine/request.h"
+
+namespace masu {
+
+class LoadedModel;
+
+// Counters are totals since start, gauges are as of the last step. Identities that hold when the
+// engine is idle:
+//   requests_received == requests_finished + requests_aborted + requests_failed   (rejected ones
+//   are never received)
+struct EngineStats {
+  uint64_t requests_running = 0;  // gauge: choices holding pages
+  uint64_t requests_waiting = 0;  // gauge: choices queued
+  uint64_t requests_received = 0;
+  uint64_t requests_finished = 0;  // all choices ended with stop or length
+  uint64_t requests_aborted = 0;
+  uint64_t requests_failed = 0;
+  uint64_t preemptions = 0;    // choices that lost their pages and were recomputed
+  uint64_t prompt_tokens = 0;  // counted once per choice, not again after a preemption
+  uint64_t generation_tokens = 0;
+  uint64_t steps = 0;
+  uint64_t kv_page_checks = 0;  // page headers compared with what requests expect
+  uint64_t kv_page_mismatches = 0;
+  uint64_t nonfinite_logits = 0;  // requests ended because the model gave NaN or infinity
+  uint64_t kv_pages_used = 0;     // gauge
+  uint64_t kv_pages_total = 0;
+  double kv_cache_usage = 0.0;   // bytes of pages held by live requests / arena bytes, 0 to 1
+  double step_seconds = 0.0;     // sum over steps
+  double forward_seconds = 0.0;  // of which in the model
+  uint64_t step_tokens = 0;      // sum over steps of tokens computed, prefill and decode
+};
+
+// What the cache turned out to be; fixed after start.
+struct CacheInfo {
+  std::string kv_cache_dtype;  // canonical name, "fp8_e4m3"
+  std::string kv_scale;        // "dynamic", "unit" or "none"
+  Bytes arena;
+  Bytes bytes_per_token;    // all layers, both sides, scales included
+  uint32_t block_size = 0;  // tokens per page
+  uint64_t pages = 0;
+  uint64_t tokens = 0;            // pages * block_size
+  uint32_t max_model_len = 0;     // after shrinking to what fits
+  std::string recommended_dtype;  // lowest measured error at 8 bits (design.md, promise 6)
+};
+
+class Engine {
+ public:
+  // Commits the KV arena. Errors name the option and the value that would fit.
+  static Result<std::unique_ptr<Engine>> Create(std::shared_ptr<LoadedModel> model,
+                                                const EngineConfig& config);
+  virtual ~Engine() = default;
+
+  // Refuses (kInvalidArgument) what can never run and (kUnavailable) what finds the queue full.
+  // After success the sink gets updates until every choice has finished.
+  virtual Result<RequestId> Submit(Request request) = 0;
+  // Ends a request; unknown and finished ids are ignored. Its pages are free within a step. The
+  // sink gets kAbort for every unfinished choice.
+  virtual void Abort(RequestId id) = 0;
+  // The consumer found a stop string: ends one choice without further tokens; no update follows.
+  virtual void StopChoice(RequestId id, uint32_t choice) = 0;
+
+  // Runs one step. False if there was nothing to do.
+  virtual bool Step() = 0;
+  // Blocks until there may be work or `Wake` was called.
+  virtual void WaitForWork() = 0;
+  virtual void Wake() = 0;
+
+  virtual EngineStats Stats() const = 0;
+  virtual const CacheInfo& cache_info() const = 0;
+  virtual const EngineConfig& config() const = 0;
+  virtual const LoadedModel& model() const = 0;
+  // Why requests wait or are slow right now, one finding per line (for `masu info --why`).
+  virtual std::string Explain() const = 0;
+};
+
+// Owns the thread that steps an engine. Destruction stops it; unfinished requests get kAbort.
+class EngineLoop {
+ public:
+  explicit EngineLoop(Engine& engine);
+  ~EngineLoop();
+  EngineLoop(const EngineLoop&) = delete;
+  EngineLoop& operator=(const EngineLoop&) = delete;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace masu

@@ -1,0 +1,46 @@
+// A model ready to run: weights packed for the backend, tokenizer, chat template.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "checkpoint/model_config.h"
+#include "engine/engine_config.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace masu {
+
+class Model;
+class Ops;
+
+class LoadedModel {
+ public:
+  LoadedModel();
+  ~LoadedModel();
+
+  // `progress` gets a fraction from 0 to 1 and what is being done; called on the calling thread.
+  using Progress = std::function<void(double fraction, const std::string& what)>;
+  // `path` is a .gguf file. Uses num_threads, isa, backend and activation_dtype of `config`.
+  static Result<std::shared_ptr<LoadedModel>> Load(const std::string& path,
+                                                   const EngineConfig& config,
+                                                   const Progress& progress);
+
+  std::string path;
+  std::string name;  // file name without folder and extension
+  ModelConfig config;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<ChatTemplate> chat_template;  // nullptr if the checkpoint has none
+  std::string chat_template_error;              // why there is none, one line
+  std::unique_ptr<Ops> ops;
+  std::unique_ptr<Model> model;
+  Bytes weight_bytes;            // packed weights in memory
+  std::string isa;               // "avx512"
+  std::string activation_dtype;  // "bfloat16"
+};
+
+}  // namespace masu
