@@ -33,7 +33,7 @@ struct RopeArgs {
   float* x = nullptr;  // [rows, heads, head_dim], rows x_stride apart
   size_t x_stride = 0;
   const int32_t* positions = nullptr;  // [rows]
-  const float* cos_sin = nullptr;      // [max_position, head_dim / 2, 2]
+  const float* cos_sin = nullptr;      // [max_position, 2, head_dim / 2]: cosines, then sines
   uint32_t rows = 0;
   uint32_t heads = 0;
   uint32_t head_dim = 0;

@@ -32,18 +32,30 @@ inline void SiluMul(const float* gate, const float* up, float* out, uint32_t siz
   }
 }
 
+// Explicit vector operations: left to itself the compiler fuses the products on some instruction
+// sets.
 inline void Rope(float* x, const float* cos_sin, uint32_t heads, uint32_t head_dim, bool adjacent) {
   const uint32_t half = head_dim / 2;
+  const uint32_t step = adjacent ? 2 : 1;
+  const uint32_t second = adjacent ? 1 : half;
   for (uint32_t h = 0; h < heads; ++h, x += head_dim) {
-    for (uint32_t i = 0; i < half; ++i) {
-      const uint32_t first = adjacent ? 2 * i : i;
-      const uint32_t second = adjacent ? 2 * i + 1 : i + half;
-      const float cosine = cos_sin[2 * i];
-      const float sine = cos_sin[2 * i + 1];
-      const float a = x[first];
-      const float b = x[second];
-      x[first] = a * cosine - b * sine;
-      x[second] = b * cosine + a * sine;
+    for (uint32_t begin = 0; begin < half; begin += 16) {
+      const uint32_t count = half - begin < 16 ? half - begin : 16;
+      float* at = x + begin * step;
+      float a[16] = {}, b[16] = {};
+      for (uint32_t i = 0; i < count; ++i) {
+        a[i] = at[i * step];
+        b[i] = at[i * step + second];
+      }
+      const F16 cosine = LoadPartial(cos_sin + begin, count);
+      const F16 sine = LoadPartial(cos_sin + half + begin, count);
+      const F16 first = Load(a), other = Load(b);
+      Store(a, Sub(Mul(first, cosine), Mul(other, sine)));
+      Store(b, Add(Mul(other, cosine), Mul(first, sine)));
+      for (uint32_t i = 0; i < count; ++i) {
+        at[i * step] = a[i];
+        at[i * step + second] = b[i];
+      }
     }
   }
 }

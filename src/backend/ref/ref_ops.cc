@@ -223,7 +223,7 @@ void RefOps::Rope(const RopeArgs& args) {
       for (uint32_t i = 0; i < args.head_dim / 2; ++i) {
         float& a = args.adjacent_pairs ? x[2 * i] : x[i];
         float& b = args.adjacent_pairs ? x[2 * i + 1] : x[i + args.head_dim / 2];
-        const double cosine = table[2 * i], sine = table[2 * i + 1], old_a = a, old_b = b;
+        const double cosine = table[i], sine = table[args.head_dim / 2 + i], old_a = a, old_b = b;
         a = static_cast<float>(old_a * cosine - old_b * sine);
         b = static_cast<float>(old_b * cosine + old_a * sine);
       }
