@@ -7,6 +7,8 @@
 #include <cstring>
 #include <optional>
 
+#include "checkpoint/ggml_format.h"
+
 namespace masu {
 namespace {
 
@@ -32,29 +34,6 @@ constexpr TypeName kTypeNames[] = {
     {26, "I32"},    {27, "I64"},   {28, "F64"},     {29, "IQ1_M"},  {30, "BF16"},    {34, "TQ1_0"},
     {35, "TQ2_0"},  {39, "MXFP4"}, {40, "NVFP4"},   {41, "Q1_0"},   {42, "Q2_0"},
 };
-
-// Elements and bytes of the smallest unit of a type, along the fastest dimension.
-struct BlockShape {
-  uint64_t elements;
-  uint64_t bytes;
-};
-
-std::optional<BlockShape> BlockOf(uint32_t type) {
-  switch (static_cast<GgmlType>(type)) {
-    case GgmlType::kF32:
-      return BlockShape{1, 4};
-    case GgmlType::kF16:
-    case GgmlType::kBF16:
-      return BlockShape{1, 2};
-    case GgmlType::kQ4_0:
-      return BlockShape{32, 18};
-    case GgmlType::kQ4_1:
-      return BlockShape{32, 20};
-    case GgmlType::kQ8_0:
-      return BlockShape{32, 34};
-  }
-  return std::nullopt;
-}
 
 Error DescribeBadMagic(const std::string& file, std::span<const std::byte> bytes) {
   const std::string_view start(reinterpret_cast<const char*>(bytes.data()),
@@ -194,15 +173,16 @@ Result<std::vector<uint64_t>> GgufParser::ReadShape(const std::string& name) {
 
 Result<uint64_t> GgufParser::BytesOf(const GgufTensor& tensor, uint32_t type) const {
   const std::string name = QuoteName(tensor.name);
-  const auto block = BlockOf(type);
-  if (!block) {
+  const auto format = FindGgmlFormat(type);
+  if (!format) {
     return MakeError(ErrorCode::kUnimplemented, "{}: tensor {} is stored as {}, {}", file_, name,
                      GgmlTypeName(type),
                      "masu reads F32, F16, BF16, Q8_0, Q4_0 and Q4_1; take a file in one of those");
   }
-  if (tensor.shape[0] % block->elements != 0) {
+  const GgmlBlockShape block = BlockShapeOf(*format);
+  if (tensor.shape[0] % block.elements != 0) {
     return DataLoss("{}: tensor {}: its rows of {} values are no multiple of {}'s block of {}",
-                    file_, name, tensor.shape[0], GgmlTypeName(type), block->elements);
+                    file_, name, tensor.shape[0], GgmlTypeName(type), block.elements);
   }
   uint64_t elements = 1;
   uint64_t bytes = 0;
@@ -212,7 +192,7 @@ Result<uint64_t> GgufParser::BytesOf(const GgufTensor& tensor, uint32_t type) co
   }
   // 2^63 and more elements would also break every signed index computed from the shape later.
   overflow |= elements > uint64_t{1} << 62;
-  overflow |= __builtin_mul_overflow(elements / block->elements, block->bytes, &bytes);
+  overflow |= __builtin_mul_overflow(elements / block.elements, uint64_t{block.bytes}, &bytes);
   if (overflow) {
     return DataLoss("{}: tensor {}: the size of its shape [{}] overflows 64 bits; {}", file_, name,
                     fmt::join(tensor.shape, ", "), "the file is damaged, fetch it again");
