@@ -93,8 +93,13 @@ Result<Json> Flat(CommandLine& line) {
 }
 
 void AddWeights(CLI::App& command, GgmlFormat& format) {
-  command.add_option("--weights", format, "type of the matrices")
-      ->transform(CLI::CheckedTransformer(kFormats, CLI::ignore_case));
+  const auto set = [&format](const std::string& name) {
+    const auto found = kFormats.find(name);
+    if (found == kFormats.end()) throw CLI::ValidationError("--weights", "unknown type " + name);
+    format = found->second;
+  };
+  command.add_option_function<std::string>("--weights", set, "type of the matrices")
+      ->type_name("f32|f16|bf16|q8_0|q4_0|q4_1");
 }
 
 void AddRandOptions(CLI::App& command, TinyRandOptions& o) {
