@@ -4,15 +4,11 @@
 #include <queue>
 
 #include "text/byte_level.h"
-#include "text/utf8.h"
 
 namespace masu {
 namespace {
 
 constexpr TokenId kNoToken = -1;
-
-// 0xC0, 0xC1 and 0xF5 to 0xFF are in no valid UTF-8, so vocabularies trained on text may lack them.
-bool OccursInUtf8(int byte) { return byte != 0xC0 && byte != 0xC1 && byte < 0xF5; }
 
 struct Symbol {
   TokenId id;
@@ -46,16 +42,14 @@ Result<std::unique_ptr<Bpe>> Bpe::Create(const Vocabulary& vocabulary,
 }
 
 Result<void> Bpe::AddBytes(const Vocabulary& vocabulary) {
+  bool any = false;
   for (int byte = 0; byte < 256; ++byte) {
     const auto id = vocabulary.Find(ByteLevelCharacter(static_cast<uint8_t>(byte)));
-    const bool usable =
-        id && vocabulary.kinds[static_cast<size_t>(*id)] != TokenKind::kUserDefined;
+    const bool usable = id && vocabulary.kinds[static_cast<size_t>(*id)] != TokenKind::kUserDefined;
     byte_tokens_[byte] = usable ? *id : kNoToken;
-    if (!usable && OccursInUtf8(byte)) {
-      return DataLoss("tokenizer.ggml.tokens: no token for byte 0x{:02X} (\"{}\")", byte,
-                      ByteLevelCharacter(static_cast<uint8_t>(byte)));
-    }
+    any |= usable;
   }
+  if (!any) return DataLoss("tokenizer.ggml.tokens: no token spells a single byte");
   return {};
 }
 
@@ -81,17 +75,11 @@ Result<void> Bpe::AddMerge(const Vocabulary& vocabulary, const std::string& merg
 void Bpe::Encode(std::string_view piece, std::vector<TokenId>* out) const {
   std::vector<Symbol> symbols;
   symbols.reserve(piece.size());
-  const auto add = [&](TokenId id) {
-    const auto index = static_cast<int32_t>(symbols.size());
-    symbols.push_back({id, index - 1, index + 1});
-  };
   for (const char character : piece) {
     const TokenId id = byte_tokens_[static_cast<uint8_t>(character)];
-    if (id != kNoToken) {
-      add(id);
-    } else {
-      for (const char byte : kReplacementCharacter) add(byte_tokens_[static_cast<uint8_t>(byte)]);
-    }
+    if (id == kNoToken) continue;
+    const auto index = static_cast<int32_t>(symbols.size());
+    symbols.push_back({id, index - 1, index + 1});
   }
   if (symbols.empty()) return;
   symbols.back().next = -1;

@@ -22,9 +22,11 @@ class Bpe {
   static Result<std::unique_ptr<Bpe>> Create(const Vocabulary& vocabulary,
                                              std::span<const std::string> merges);
 
-  // Appends the tokens of `piece` (raw bytes). O(n log n) in its length. A byte that has no token
-  // (possible only for bytes that never occur in UTF-8) is encoded as U+FFFD.
+  // Appends the tokens of `piece` (raw bytes). O(n log n) in its length. Bytes without a
+  // token are dropped, as Hugging Face's tokenizers do: SmolLM2 has none for some control
+  // characters.
   void Encode(std::string_view piece, std::vector<TokenId>* out) const;
+  bool HasByte(uint8_t byte) const { return byte_tokens_[byte] >= 0; }
 
  private:
   struct Merge {

@@ -13,7 +13,8 @@ namespace masu {
 namespace {
 
 bool IsAscii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 128; });
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<uint8_t>(c) < 128; });
 }
 
 // `text` must be valid UTF-8.
@@ -39,8 +40,8 @@ Result<std::unique_ptr<Tokenizer>> BpeTokenizer::FromGguf(const GgufFile& file,
     // Splitting text in another way than the model was trained with costs quality without a sign
     // of it, so there is no default.
     return Error{spec.error().code,
-                 fmt::format("{}: {}{}", file.path(),
-                             pre ? "" : "tokenizer.ggml.pre is missing; ", spec.error().message),
+                 fmt::format("{}: {}{}", file.path(), pre ? "" : "tokenizer.ggml.pre is missing; ",
+                             spec.error().message),
                  {}};
   }
   MASU_ASSIGN_OR_RETURN(const auto merges, file.GetStrings("tokenizer.ggml.merges"));
@@ -48,8 +49,8 @@ Result<std::unique_ptr<Tokenizer>> BpeTokenizer::FromGguf(const GgufFile& file,
   Result<std::unique_ptr<Bpe>> bpe = Bpe::Create(*vocabulary, *merges);
   if (!bpe.ok()) return DataLoss("{}: {}", file.path(), bpe.error().message);
   MASU_ASSIGN_OR_RETURN(auto pre_tokenizer, PreTokenizer::Create(spec->patterns));
-  return std::unique_ptr<Tokenizer>(new BpeTokenizer(
-      std::move(vocabulary), std::move(bpe).value(), std::move(pre_tokenizer), *spec));
+  return std::unique_ptr<Tokenizer>(new BpeTokenizer(std::move(vocabulary), std::move(bpe).value(),
+                                                     std::move(pre_tokenizer), *spec));
 }
 
 BpeTokenizer::BpeTokenizer(std::unique_ptr<Vocabulary> vocabulary, std::unique_ptr<Bpe> bpe,
@@ -102,7 +103,9 @@ void BpeTokenizer::EncodeOrdinary(std::string_view text, std::vector<TokenId>* o
   while (!text.empty()) {
     const size_t valid = ValidUtf8Prefix(text);
     if (valid == 0) {
-      bpe_->Encode(text.substr(0, 1), out);
+      // Vocabularies need no token for bytes that never occur in UTF-8, such as 0xFF.
+      const bool has_byte = bpe_->HasByte(static_cast<uint8_t>(text[0]));
+      bpe_->Encode(has_byte ? text.substr(0, 1) : kReplacementCharacter, out);
       text.remove_prefix(1);
       continue;
     }

@@ -53,8 +53,8 @@ std::string FromByteLevel(std::string_view piece) {
   while (position < piece.size()) {
     const Utf8Character character = DecodeUtf8(piece.substr(position));
     const size_t length = character.length == 0 ? 1 : character.length;
-    const bool known = character.status == Utf8Status::kComplete &&
-                       character.code < kAlphabetEnd && kAlphabet.byte[character.code] >= 0;
+    const bool known = character.status == Utf8Status::kComplete && character.code < kAlphabetEnd &&
+                       kAlphabet.byte[character.code] >= 0;
     if (known) {
       out.push_back(static_cast<char>(kAlphabet.byte[character.code]));
     } else {

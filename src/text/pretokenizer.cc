@@ -47,8 +47,8 @@ class PcrePreTokenizer final : public PreTokenizer {
   std::pair<size_t, size_t> Find(const pcre2_code* code, pcre2_match_data* data,
                                  std::string_view piece, size_t start) const {
     const auto subject = reinterpret_cast<PCRE2_SPTR>(piece.data());
-    int count = pcre2_match(code, subject, piece.size(), start, PCRE2_NO_UTF_CHECK, data,
-                            context_.get());
+    int count =
+        pcre2_match(code, subject, piece.size(), start, PCRE2_NO_UTF_CHECK, data, context_.get());
     if (count < 0 && count != PCRE2_ERROR_NOMATCH) {
       // The JIT's fixed stack can run out where the interpreter, which uses the heap, does not.
       count = pcre2_match(code, subject, piece.size(), start, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,

@@ -13,9 +13,8 @@ SpecialTokens::SpecialTokens(const Vocabulary& vocabulary) {
     buckets_[static_cast<uint8_t>(text[0])].push_back({text, id, control});
   }
   for (auto& bucket : buckets_) {
-    std::stable_sort(bucket.begin(), bucket.end(), [](const Entry& a, const Entry& b) {
-      return a.text.size() > b.text.size();
-    });
+    std::stable_sort(bucket.begin(), bucket.end(),
+                     [](const Entry& a, const Entry& b) { return a.text.size() > b.text.size(); });
   }
 }
 

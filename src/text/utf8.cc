@@ -36,8 +36,8 @@ Utf8Character DecodeUtf8(std::string_view text) {
   for (size_t i = 1; i < lead.length; ++i) {
     if (i == text.size()) return {Utf8Status::kIncomplete, i, 0};
     const auto byte = static_cast<uint8_t>(text[i]);
-    const bool good = i == 1 ? byte >= lead.second_min && byte <= lead.second_max
-                             : byte >= 0x80 && byte <= 0xBF;
+    const bool good =
+        i == 1 ? byte >= lead.second_min && byte <= lead.second_max : byte >= 0x80 && byte <= 0xBF;
     if (!good) return {Utf8Status::kInvalid, i, 0};
     code = code << 6 | (byte & 0x3F);
   }

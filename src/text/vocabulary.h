@@ -40,9 +40,7 @@ struct Vocabulary {
   static Result<std::unique_ptr<Vocabulary>> FromGguf(const GgufFile& file);
 
   std::optional<TokenId> Find(std::string_view piece) const;
-  bool IsValid(TokenId id) const {
-    return id >= 0 && static_cast<size_t>(id) < pieces.size();
-  }
+  bool IsValid(TokenId id) const { return id >= 0 && static_cast<size_t>(id) < pieces.size(); }
   // Tokens that steer the model and never are text of a user.
   bool IsControl(TokenId id) const {
     if (!IsValid(id)) return false;
