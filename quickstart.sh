@@ -42,8 +42,9 @@ while (($#)); do
   shift
 done
 if [[ -n $port ]]; then
-  [[ $port =~ ^[0-9]{1,5}$ ]] && ((10#$port >= 1 && 10#$port <= 65535)) ||
+  if ! [[ $port =~ ^[0-9]{1,5}$ ]] || ((10#$port < 1 || 10#$port > 65535)); then
     die "--port takes a number from 1 to 65535, not '$port'"
+  fi
   port=$((10#$port))
 fi
 
