@@ -80,7 +80,7 @@ def main():
     try:
         ask(arguments.url, arguments.question, arguments.max_tokens)
     except (OSError, RuntimeError, http.client.HTTPException, ValueError, KeyError, IndexError) as error:
-        print(f"masu: no answer from {arguments.url}: {error}", file=sys.stderr)
+        print(f"\nmasu: no answer from {arguments.url}: {error}", file=sys.stderr)
         return 1
     return 0
 
