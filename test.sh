@@ -20,7 +20,7 @@ Installs what is missing (as root or with sudo), builds, and runs every test. St
   tsan       unit tests of the layers that have threads, with TSan
 
   --all      adds fuzz (a minute for each target), soak (tests marked soak) and bench
-  --only     runs only these steps
+  --only     runs only these steps, and build before those that need it
   --help     prints this
 
 Environment: MASU_TEST_DATA  folder with golden data, default ../shared; tests that need it are
@@ -63,6 +63,8 @@ if [[ -n $only ]]; then
     [[ " ${steps[*]} ${more_steps[*]} " == *" $step "* ]] || die "unknown step '$step'; see ./test.sh --help"
   done
   steps=("${chosen[@]}")
+  # These run on what the build left, which must not be of yesterday.
+  if [[ ,$only, =~ ,(unit|e2e|tidy|soak|bench), && ,$only, != *,build,* ]]; then steps=(build "${steps[@]}"); fi
 elif ((all)); then
   steps+=("${more_steps[@]}")
 fi
@@ -106,7 +108,7 @@ run_ctest() { # step, preset, then what goes before and after ctest's own argume
   shift 3
   mkdir -p "$results/$step"
   GTEST_OUTPUT="xml:$results/$step/" "$@" ctest --test-dir "build/$preset" -R "$pattern" \
-    --output-on-failure --timeout 600 --no-tests=error
+    --output-on-failure --timeout 600 --no-tests=error --output-junit "$results/$step/ctest.junit"
 }
 
 unit() { run_ctest unit release . env; }

@@ -3,8 +3,9 @@
 
   tools/summarize_tests.py FOLDER
 
-FOLDER/steps.tsv has a line per step: name, passed|failed|skipped, seconds, reason. FOLDER/NAME/*.xml are the cases of the
-step NAME; a step without any counts as one. Names every failure and everything that was not run, then closes with
+FOLDER/steps.tsv has a line per step: name, passed|failed|skipped, seconds, reason. FOLDER/NAME/*.xml are the
+cases of the step NAME, and FOLDER/NAME/ctest.junit the programs that held them, for those that crashed; a
+step without any counts as one. Names every failure and everything that was not run, then closes with
 "masu: N passed, M failed, K skipped". Exits with 1 if something failed or nothing passed.
 """
 import collections
@@ -33,11 +34,23 @@ def cases_of(path):
             yield name, "passed", ""
 
 
+def crashes_of(folder, cases):
+    """Yields the test programs that failed without a case of theirs that did: they crashed, hung or lost their file."""
+    path = folder / "ctest.junit"
+    if path.is_file():
+        explained = {name.split(":")[0] for name, state, _ in cases if state == "failed"}
+        for case in ElementTree.parse(path).getroot().iter("testcase"):
+            program = case.get("name") + "_test"
+            if case.get("status") == "fail" and program not in explained:
+                yield program, "failed", "crashed or timed out; its output is above"
+
+
 def results_of(folder):
     """Yields (step, name, state, reason) of everything that ran or was to run."""
     for line in (folder / "steps.tsv").read_text().splitlines():
         step, state, _, reason = line.split("\t")
         cases = [case for path in sorted((folder / step).glob("*.xml")) for case in cases_of(path)]
+        cases += list(crashes_of(folder / step, cases))
         for name, case_state, case_reason in cases:
             yield step, name, case_state, case_reason
         if not cases or (state == "failed" and all(case[1] != "failed" for case in cases)):
