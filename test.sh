@@ -154,11 +154,11 @@ tsan() {
 }
 
 fuzz() {
-  local target name
+  local name names
   compgen -G 'fuzz/*_fuzz.cc' >/dev/null || { not_run "there is no fuzz target"; return; }
-  tools/build.sh fuzz || return
-  for target in fuzz/*_fuzz.cc; do
-    name=$(basename "$target" .cc)
+  mapfile -t names < <(basename -s .cc fuzz/*_fuzz.cc)
+  tools/build.sh fuzz "${names[@]}" || return
+  for name in "${names[@]}"; do
     say "fuzzing $name for $fuzz_seconds s"
     mkdir -p "build/corpus/$name"
     "build/fuzz/fuzz/$name" -max_total_time="$fuzz_seconds" -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 \
