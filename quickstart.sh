@@ -146,7 +146,8 @@ wait_until_ready() {
 # The server prints a table of what fits before it is ready; the line of the encoding in use is repeated here.
 print_capacity() {
   local line
-  line=$(grep -iE 'fp8' "$log" | grep -iE '[0-9],?[0-9]{3} tokens|tokens.*[0-9],[0-9]{3}' | tail -n 1 ||
+  line=$(grep -iE 'fp8.*[0-9],[0-9]{3} tokens|tokens.*fp8.*[0-9],[0-9]{3}' "$log" | tail -n 1 ||
+    grep -iE 'fp8.*[0-9],[0-9]{3}' "$log" | tail -n 1 ||
     grep -iE 'capacity.*[0-9]|[0-9],[0-9]{3} tokens' "$log" | tail -n 1) || true
   [[ -n $line ]] || line=$(curl -s --noproxy '*' -m 5 -H "Authorization: Bearer ${MASU_API_KEY:-}" "$url/metrics" | python3 -c '
 import re, sys
