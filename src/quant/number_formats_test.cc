@@ -35,8 +35,12 @@ uint8_t NearestCode(float value, Decode decode, uint8_t max_code) {
 TEST(Fp8, EveryCodeSurvivesARoundTrip) {
   for (int code = 0; code < 256; ++code) {
     const auto byte = static_cast<uint8_t>(code);
-    if ((byte & 0x7f) != 0x7f) EXPECT_EQ(FloatToFp8E4M3(Fp8E4M3ToFloat(byte)), byte) << code;
-    if ((byte & 0x7f) < 0x7c) EXPECT_EQ(FloatToFp8E5M2(Fp8E5M2ToFloat(byte)), byte) << code;
+    if ((byte & 0x7f) != 0x7f) {
+      EXPECT_EQ(FloatToFp8E4M3(Fp8E4M3ToFloat(byte)), byte) << code;
+    }
+    if ((byte & 0x7f) < 0x7c) {
+      EXPECT_EQ(FloatToFp8E5M2(Fp8E5M2ToFloat(byte)), byte) << code;
+    }
   }
   EXPECT_TRUE(std::isnan(Fp8E4M3ToFloat(0x7f)));
   EXPECT_EQ(Fp8E4M3ToFloat(0x7e), 448.0f);

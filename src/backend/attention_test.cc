@@ -1,0 +1,256 @@
+// KV pages and attention: every encoding and block size on every instruction set, against the
+// oracle and bitwise against each other, other chunkings and other thread counts.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "backend/backend.h"
+#include "quant/kv_encoding.h"
+
+namespace masu {
+namespace {
+
+struct Case {
+  KvEncoding encoding;
+  const char* scale;
+};
+constexpr Case kCases[] = {{KvEncoding::kFloat32, "auto"}, {KvEncoding::kBFloat16, "auto"},
+                           {KvEncoding::kFloat16, "auto"}, {KvEncoding::kFp8E4M3, "dynamic"},
+                           {KvEncoding::kFp8E4M3, "unit"}, {KvEncoding::kFp8E5M2, "auto"},
+                           {KvEncoding::kInt8, "auto"}};
+
+std::string Name(const Case& c) { return std::string(KvEncodingName(c.encoding)) + ":" + c.scale; }
+
+KvPageLayout Layout(const Case& c, uint32_t block_size, uint32_t kv_heads, uint32_t head_dim) {
+  const KvSide side = MakeKvSide(c.encoding, c.scale).value();
+  return MakeKvPageLayout({.id = LayoutId(1),
+                           .k = side,
+                           .v = side,
+                           .block_size = block_size,
+                           .num_layers = 2,
+                           .num_kv_heads = kv_heads,
+                           .head_dim = head_dim})
+      .value();
+}
+
+// One sequence of random Q, K and V with its pages in shuffled order in a poisoned arena.
+struct Scene {
+  KvPageLayout layout;
+  uint32_t heads;
+  uint32_t length;
+  std::vector<float> q, k, v;
+  std::vector<uint64_t> pages;
+
+  Scene(const Case& c, uint32_t block_size, uint32_t heads_, uint32_t kv_heads, uint32_t head_dim,
+        uint32_t length_, uint32_t seed)
+      : layout(Layout(c, block_size, kv_heads, head_dim)), heads(heads_), length(length_) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    q.resize(size_t{length} * heads * head_dim);
+    k.resize(size_t{length} * kv_heads * head_dim);
+    v.resize(k.size());
+    for (auto* values : {&q, &k, &v}) {
+      for (float& value : *values) value = normal(random);
+    }
+    std::fill_n(k.begin(), head_dim, 0.0f);  // a zero vector: scale 0
+    const uint32_t count = (length + block_size - 1) / block_size;
+    for (uint32_t i = 0; i < count; ++i)
+      pages.push_back(uint64_t{count - 1 - i} * layout.page_bytes);
+  }
+
+  // Runs the sequence in chunks of `chunk` tokens on layer 1; returns [length, heads, head_dim].
+  std::vector<float> Run(Ops& ops, uint32_t chunk, bool round) const {
+    const auto arena =
+        std::move(ops.CreateKvArena({pages.size() * layout.page_bytes}, pages.size())).value();
+    ops.PoisonPage(*arena, 0, arena->size());
+    const size_t q_row = size_t{heads} * layout.head_dim;
+    const size_t kv_row = size_t{layout.num_kv_heads} * layout.head_dim;
+    std::vector<float> out(q.size(), NAN);
+    for (uint32_t begin = 0; begin < length; begin += chunk) {
+      const uint32_t rows = std::min(chunk, length - begin);
+      const AttentionSequence sequence{&layout, pages.data(), 0, rows, begin + rows};
+      ops.KvWrite({.arena = arena.get(),
+                   .sequences = &sequence,
+                   .num_sequences = 1,
+                   .layer = 1,
+                   .k = k.data() + begin * kv_row,
+                   .v = v.data() + begin * kv_row,
+                   .row_stride = kv_row});
+      ops.Attention({.arena = arena.get(),
+                     .sequences = &sequence,
+                     .num_sequences = 1,
+                     .layer = 1,
+                     .num_heads = heads,
+                     .scale = 0.125f,
+                     .q = q.data() + begin * q_row,
+                     .q_stride = q_row,
+                     .out = out.data() + begin * q_row,
+                     .out_stride = q_row,
+                     .round_to_bf16 = round});
+    }
+    return out;
+  }
+};
+
+std::unique_ptr<Ops> MakeOps(const std::string& backend, std::optional<std::string> isa,
+                             uint32_t threads) {
+  return std::move(CreateOps({.backend = backend, .isa = std::move(isa), .num_threads = threads}))
+      .value();
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+TEST(Attention, MatchesTheOracleInEveryEncodingBlockSizeAndIsa) {
+  const auto oracle = MakeOps("ref", std::nullopt, 1);
+  for (const Case& c : kCases) {
+    for (const uint32_t block_size : {8u, 16u, 32u, 64u, 128u}) {
+      const uint32_t head_dim = block_size == 8 ? 48 : block_size == 32 ? 16 : 64;
+      const Scene scene(c, block_size, 6, 2, head_dim, 75, block_size);
+      const std::vector<float> expected = scene.Run(*oracle, 75, false);
+      std::vector<float> first;
+      for (const std::string& isa : SupportedIsas()) {
+        const std::vector<float> out = scene.Run(*MakeOps("cpu", isa, 2), 75, false);
+        // Rotation, a scale read as bfloat16 and sums of 75 terms in float: a few hundred units of
+        // 2^-24 on values of size 1. A wrong slot, scale or head is an error of size 1.
+        for (size_t i = 0; i < out.size(); ++i) {
+          ASSERT_NEAR(out[i], expected[i], 5e-5)
+              << Name(c) << " block " << block_size << " " << isa << " at " << i;
+        }
+        if (first.empty()) first = out;
+        ASSERT_TRUE(SameBits(first, out)) << Name(c) << " block " << block_size << ": " << isa;
+      }
+    }
+  }
+}
+
+TEST(Attention, BitsDoNotDependOnChunksThreadsOrBlockSize) {
+  for (const Case& c : kCases) {
+    for (const bool round : {false, true}) {
+      const Scene scene(c, 16, 6, 2, 64, 1100, 5);  // three splits
+      const std::vector<float> whole = scene.Run(*MakeOps("cpu", std::nullopt, 1), 1100, round);
+      const auto two = MakeOps("cpu", std::nullopt, 2);
+      for (const uint32_t chunk : {1u, 7u, 16u, 64u, 500u, 1100u}) {
+        ASSERT_TRUE(SameBits(whole, scene.Run(*two, chunk, round)))
+            << Name(c) << " chunk " << chunk;
+      }
+      for (const uint32_t block_size : {8u, 128u}) {
+        const Scene other(c, block_size, 6, 2, 64, 1100, 5);
+        ASSERT_TRUE(SameBits(whole, other.Run(*two, 100, round)))
+            << Name(c) << " block " << block_size;
+      }
+      // Behind the fence: no access to the arena outside an operation.
+      ASSERT_TRUE(SameBits(whole, scene.Run(*MakeOps("remote", std::nullopt, 2), 64, round)))
+          << Name(c);
+    }
+  }
+}
+
+TEST(Attention, SequencesInOneBatchDoNotTouchEachOther) {
+  const Case c{KvEncoding::kInt8, "auto"};
+  const auto ops = MakeOps("cpu", std::nullopt, 2);
+  std::vector<Scene> scenes;
+  for (uint32_t i = 0; i < 5; ++i) scenes.emplace_back(c, 16, 6, 2, 64, 15 + 13 * i, 10 + i);
+  const KvPageLayout& layout = scenes[0].layout;
+  uint64_t bytes = 0;
+  for (Scene& scene : scenes) {
+    for (uint64_t& page : scene.pages) page += bytes;
+    bytes += scene.pages.size() * layout.page_bytes;
+  }
+  const auto arena = std::move(ops->CreateKvArena({bytes}, 64)).value();
+  std::vector<float> q, k, v;
+  std::vector<AttentionSequence> sequences;
+  uint32_t rows = 0;
+  for (const Scene& scene : scenes) {
+    sequences.push_back({&layout, scene.pages.data(), rows, scene.length, scene.length});
+    rows += scene.length;
+    q.insert(q.end(), scene.q.begin(), scene.q.end());
+    k.insert(k.end(), scene.k.begin(), scene.k.end());
+    v.insert(v.end(), scene.v.begin(), scene.v.end());
+  }
+  std::vector<float> out(q.size());
+  ops->KvWrite({.arena = arena.get(),
+                .sequences = sequences.data(),
+                .num_sequences = 5,
+                .layer = 0,
+                .k = k.data(),
+                .v = v.data(),
+                .row_stride = 128});
+  ops->Attention({.arena = arena.get(),
+                  .sequences = sequences.data(),
+                  .num_sequences = 5,
+                  .layer = 0,
+                  .num_heads = 6,
+                  .scale = 0.125f,
+                  .q = q.data(),
+                  .q_stride = 384,
+                  .out = out.data(),
+                  .out_stride = 384,
+                  .round_to_bf16 = false});
+  size_t at = 0;
+  for (uint32_t i = 0; i < 5; ++i) {
+    const Scene alone(c, 16, 6, 2, 64, 15 + 13 * i, 10 + i);
+    const std::vector<float> expected = alone.Run(*ops, 1000, false);
+    EXPECT_TRUE(SameBits(expected, {out.begin() + at, out.begin() + at + expected.size()})) << i;
+    at += expected.size();
+  }
+}
+
+TEST(Attention, PageHeadersAreComparedWholly) {
+  const auto ops = MakeOps("cpu", std::nullopt, 1);
+  const auto arena = std::move(ops->CreateKvArena({4096}, 8)).value();
+  const PageHeader header{.tag = 7, .scope = 9, .first_position = 16, .layout = 1};
+  const PageExpectation entry{3, header};
+  ops->WritePageHeaders(*arena, {&entry, 1});
+  std::vector<PageExpectation> expected(7, entry);
+  expected[1].page = 2;
+  expected[2].header.tag = 8;
+  expected[3].header.scope = 8;
+  expected[4].header.first_position = 0;
+  expected[5].header.layout = 2;
+  expected[6].page = 1000;
+  std::vector<uint32_t> mismatched;
+  ops->CheckPageHeaders(*arena, expected, mismatched);
+  EXPECT_EQ(mismatched, (std::vector<uint32_t>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST(KvLayout, BytesPerTokenOfSmolLm2) {
+  // 30 layers, 3 KV heads of 64; two sides.
+  const auto bytes = [](const Case& c) {
+    const KvSide side = MakeKvSide(c.encoding, c.scale).value();
+    return MakeKvPageLayout({.id = LayoutId(0),
+                             .k = side,
+                             .v = side,
+                             .block_size = 16,
+                             .num_layers = 30,
+                             .num_kv_heads = 3,
+                             .head_dim = 64})
+        .value()
+        .page_bytes;
+  };
+  EXPECT_EQ(bytes({KvEncoding::kBFloat16, "auto"}), 16u * 2 * 30 * 3 * 64 * 2);
+  EXPECT_EQ(bytes({KvEncoding::kFp8E4M3, "dynamic"}), 16u * 2 * 30 * 3 * (64 + 2));
+  EXPECT_EQ(bytes({KvEncoding::kInt8, "auto"}), 16u * 2 * 30 * 3 * (64 + 2));
+  EXPECT_EQ(bytes({KvEncoding::kFp8E4M3, "unit"}), 16u * 2 * 30 * 3 * 64);
+}
+
+TEST(KvLayout, RefusesWhatKernelsCannotRead) {
+  const KvSide side;
+  const auto make = [&](uint32_t block_size, uint32_t head_dim) {
+    return MakeKvPageLayout({.id = LayoutId(0),
+                             .k = side,
+                             .v = side,
+                             .block_size = block_size,
+                             .num_layers = 1,
+                             .num_kv_heads = 1,
+                             .head_dim = head_dim});
+  };
+  EXPECT_NE(make(24, 64).error().message.find("8, 16, 32, 64 or 128"), std::string::npos);
+  EXPECT_NE(make(16, 40).error().message.find("multiple of 16"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace masu

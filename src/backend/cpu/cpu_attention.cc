@@ -1,0 +1,266 @@
+// KV writes and attention of the CPU backend: how rows are grouped into tiles and contexts into
+// splits.
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/cpu_ops.h"
+#include "base/check.h"
+
+namespace masu {
+namespace {
+
+using cpu::AttentionTask;
+using cpu::kAttentionRows;
+
+static_assert(static_cast<int>(KvEncoding::kFloat32) == static_cast<int>(cpu::Encoding::kFloat32));
+static_assert(static_cast<int>(KvEncoding::kBFloat16) ==
+              static_cast<int>(cpu::Encoding::kBFloat16));
+static_assert(static_cast<int>(KvEncoding::kFloat16) == static_cast<int>(cpu::Encoding::kFloat16));
+static_assert(static_cast<int>(KvEncoding::kFp8E4M3) == static_cast<int>(cpu::Encoding::kFp8E4M3));
+static_assert(static_cast<int>(KvEncoding::kFp8E5M2) == static_cast<int>(cpu::Encoding::kFp8E5M2));
+static_assert(static_cast<int>(KvEncoding::kInt8) == static_cast<int>(cpu::Encoding::kInt8));
+
+// Partial results of split contexts may take this much; beyond, a tile's splits run in one piece
+// (same bits).
+constexpr size_t kMaxPartialFloats = size_t{2} << 20;
+
+cpu::SideView View(const KvSide& side, uint64_t offset, uint64_t scale_offset) {
+  return {.encoding = static_cast<cpu::Encoding>(side.encoding),
+          .scaled = side.scale == KvScale::kDynamic,
+          .rotated = side.rotated,
+          .offset = offset,
+          .scale_offset = scale_offset};
+}
+
+cpu::SideView KeyView(const KvLayerLayout& layer, uint32_t head) {
+  const uint64_t at = layer.offset + head * layer.head_stride;
+  return View(layer.k, at, at + layer.k_scale_offset);
+}
+
+cpu::SideView ValueView(const KvLayerLayout& layer, uint32_t head) {
+  const uint64_t at = layer.offset + head * layer.head_stride;
+  return View(layer.v, at + layer.v_offset, at + layer.v_scale_offset);
+}
+
+uint32_t NumSplits(uint32_t length) { return (length + kAttentionSplit - 1) / kAttentionSplit; }
+
+}  // namespace
+
+void CpuOps::KvWrite(const KvWriteArgs& args) {
+  write_rows_.clear();
+  for (uint32_t s = 0; s < args.num_sequences; ++s) {
+    for (uint32_t i = 0; i < args.sequences[s].rows; ++i) write_rows_.emplace_back(s, i);
+  }
+  pool_.For(static_cast<uint32_t>(write_rows_.size()), 8,
+            [&](uint32_t begin, uint32_t end, uint32_t) {
+              for (uint32_t r = begin; r < end; ++r)
+                WriteRow(args, args.sequences[write_rows_[r].first], write_rows_[r].second);
+            });
+}
+
+void CpuOps::WriteRow(const KvWriteArgs& args, const AttentionSequence& sequence, uint32_t token) {
+  const KvPageLayout& layout = *sequence.layout;
+  const KvLayerLayout& layer = layout.layers[args.layer];
+  const uint32_t position = sequence.kv_length - sequence.rows + token;
+  std::byte* page = args.arena->base() + sequence.page_offsets[position / layout.block_size];
+  const size_t row = (sequence.first_row + token) * args.row_stride;
+  for (uint32_t h = 0; h < layout.num_kv_heads; ++h) {
+    kernels_.kv_write({.page = page,
+                       .k = KeyView(layer, h),
+                       .v = ValueView(layer, h),
+                       .block_size = layout.block_size,
+                       .head_dim = layout.head_dim,
+                       .slot = position % layout.block_size,
+                       .k_values = args.k + row + size_t{h} * layout.head_dim,
+                       .v_values = args.v + row + size_t{h} * layout.head_dim});
+  }
+}
+
+void CpuOps::BuildTiles(const AttentionArgs& args) {
+  tiles_.clear();
+  for (uint32_t s = 0; s < args.num_sequences; ++s) {
+    const AttentionSequence& sequence = args.sequences[s];
+    const uint32_t kv_heads = sequence.layout->num_kv_heads;
+    MASU_CHECK_EQ(args.num_heads % kv_heads, 0u);
+    const uint32_t group = args.num_heads / kv_heads;
+    MASU_CHECK_LE(group, kAttentionRows);
+    const uint32_t tokens = kAttentionRows / group;
+    for (uint32_t first = 0; first < sequence.rows; first += tokens) {
+      for (uint32_t h = 0; h < kv_heads; ++h) {
+        tiles_.push_back({s, h, first, std::min(tokens, sequence.rows - first)});
+      }
+    }
+  }
+}
+
+float* CpuOps::ThreadScratch(uint32_t thread, uint32_t head_dim) {
+  const size_t floats =
+      cpu::AttentionScratchFloats(head_dim) + size_t{kAttentionRows} * (3 * head_dim + 5);
+  if (scratch_[thread].size() < floats) scratch_[thread].resize(floats);
+  return scratch_[thread].data();
+}
+
+namespace {
+
+// One tile's task, with q prepared.
+struct TileRun {
+  AttentionTask task;
+  uint32_t lengths[kAttentionRows];
+  uint32_t length;  // of the longest row
+};
+
+struct Partial {
+  float* max;
+  float* sum;
+  float* acc;
+};
+
+Partial PartialAt(float* memory) {
+  return {memory, memory + kAttentionRows, memory + 2 * kAttentionRows};
+}
+
+size_t PartialFloats(uint32_t head_dim) { return size_t{kAttentionRows} * (2 + head_dim); }
+
+void PrepareTile(const cpu::Kernels& kernels, const AttentionArgs& args,
+                 const AttentionSequence& sequence, uint32_t kv_head, uint32_t first_token,
+                 uint32_t tokens, float* scratch, TileRun& run) {
+  const KvPageLayout& layout = *sequence.layout;
+  const KvLayerLayout& layer = layout.layers[args.layer];
+  const uint32_t group = args.num_heads / layout.num_kv_heads;
+  float* q = scratch + cpu::AttentionScratchFloats(layout.head_dim);
+  run.task = {.arena = args.arena->base(),
+              .page_offsets = sequence.page_offsets,
+              .k = KeyView(layer, kv_head),
+              .v = ValueView(layer, kv_head),
+              .block_size = layout.block_size,
+              .head_dim = layout.head_dim,
+              .rows = tokens * group,
+              .q = q,
+              .lengths = run.lengths,
+              .scale = args.scale,
+              .round_to_bf16 = args.round_to_bf16,
+              .kv_begin = 0,
+              .kv_end = 0,
+              .scratch = scratch,
+              .max = nullptr,
+              .sum = nullptr,
+              .acc = nullptr};
+  for (uint32_t t = 0; t < tokens; ++t) {
+    const uint32_t token = first_token + t;
+    const float* row = args.q + (sequence.first_row + token) * args.q_stride +
+                       size_t{kv_head} * group * layout.head_dim;
+    for (uint32_t g = 0; g < group; ++g) {
+      const uint32_t r = t * group + g;
+      run.lengths[r] = sequence.kv_length - sequence.rows + token + 1;
+      kernels.prepare_query(row + size_t{g} * layout.head_dim, q + size_t{r} * layout.head_dim,
+                            layout.head_dim, layer.k.rotated, args.round_to_bf16);
+    }
+  }
+  run.length = run.lengths[run.task.rows - 1];
+}
+
+void RunSplit(const cpu::Kernels& kernels, TileRun& run, uint32_t split, Partial result) {
+  run.task.kv_begin = split * kAttentionSplit;
+  run.task.kv_end = std::min(run.length, (split + 1) * kAttentionSplit);
+  run.task.max = result.max;
+  run.task.sum = result.sum;
+  run.task.acc = result.acc;
+  kernels.attention(run.task);
+}
+
+}  // namespace
+
+void CpuOps::FinishTile(const AttentionArgs& args, const RowTile& tile, float* sum, float* acc) {
+  const AttentionSequence& sequence = args.sequences[tile.sequence];
+  const KvPageLayout& layout = *sequence.layout;
+  const uint32_t group = args.num_heads / layout.num_kv_heads;
+  for (uint32_t r = 0; r < tile.tokens * group; ++r) {
+    const size_t row = sequence.first_row + tile.first_token + r / group;
+    float* out = args.out + row * args.out_stride +
+                 (size_t{tile.kv_head} * group + r % group) * layout.head_dim;
+    kernels_.attention_finish(sum + r, acc + size_t{r} * layout.head_dim, out, layout.head_dim,
+                              layout.layers[args.layer].v.rotated, args.round_to_bf16);
+  }
+}
+
+// All splits of a tile in order, in one piece of work.
+void CpuOps::AttendWhole(const AttentionArgs& args, const RowTile& tile, uint32_t thread) {
+  const AttentionSequence& sequence = args.sequences[tile.sequence];
+  const uint32_t head_dim = sequence.layout->head_dim;
+  float* scratch = ThreadScratch(thread, head_dim);
+  TileRun run;
+  PrepareTile(kernels_, args, sequence, tile.kv_head, tile.first_token, tile.tokens, scratch, run);
+  float* results =
+      scratch + cpu::AttentionScratchFloats(head_dim) + size_t{kAttentionRows} * head_dim;
+  const Partial total = PartialAt(results);
+  const Partial next = PartialAt(results + PartialFloats(head_dim));
+  for (uint32_t split = 0; split < NumSplits(run.length); ++split) {
+    RunSplit(kernels_, run, split, split == 0 ? total : next);
+    for (uint32_t r = 0; split > 0 && r < run.task.rows; ++r) {
+      kernels_.attention_merge(total.max + r, total.sum + r, total.acc + size_t{r} * head_dim,
+                               next.max + r, next.sum + r, next.acc + size_t{r} * head_dim,
+                               head_dim);
+    }
+  }
+  FinishTile(args, tile, total.sum, total.acc);
+}
+
+// One split of a tile; `result` holds PartialFloats.
+void CpuOps::AttendSplit(const AttentionArgs& args, const RowTile& tile, uint32_t split,
+                         float* result, uint32_t thread) {
+  const AttentionSequence& sequence = args.sequences[tile.sequence];
+  TileRun run;
+  PrepareTile(kernels_, args, sequence, tile.kv_head, tile.first_token, tile.tokens,
+              ThreadScratch(thread, sequence.layout->head_dim), run);
+  RunSplit(kernels_, run, split, PartialAt(result));
+}
+
+void CpuOps::Attention(const AttentionArgs& args) {
+  BuildTiles(args);
+  if (tiles_.empty()) return;
+  // Enough tiles keep every thread busy; a few long ones are cut at the split positions.
+  std::vector<uint32_t> first_slot(tiles_.size() + 1, 0);
+  for (size_t t = 0; t < tiles_.size(); ++t) {
+    const AttentionSequence& sequence = args.sequences[tiles_[t].sequence];
+    first_slot[t + 1] = first_slot[t] + NumSplits(sequence.kv_length);
+  }
+  const uint32_t slots = first_slot.back();
+  const uint32_t head_dim = args.sequences[0].layout->head_dim;
+  const bool few_tiles = tiles_.size() < 4 * pool_.size() && slots > tiles_.size();
+  if (!few_tiles || slots * PartialFloats(head_dim) > kMaxPartialFloats) {
+    pool_.For(static_cast<uint32_t>(tiles_.size()), 1,
+              [&](uint32_t begin, uint32_t end, uint32_t thread) {
+                for (uint32_t t = begin; t < end; ++t) AttendWhole(args, tiles_[t], thread);
+              });
+    return;
+  }
+  if (partials_.size() < slots * PartialFloats(head_dim))
+    partials_.resize(slots * PartialFloats(head_dim));
+  pool_.For(slots, 1, [&](uint32_t begin, uint32_t end, uint32_t thread) {
+    for (uint32_t slot = begin; slot < end; ++slot) {
+      const size_t t =
+          std::upper_bound(first_slot.begin(), first_slot.end(), slot) - first_slot.begin() - 1;
+      AttendSplit(args, tiles_[t], slot - first_slot[t],
+                  partials_.data() + slot * PartialFloats(head_dim), thread);
+    }
+  });
+  pool_.For(static_cast<uint32_t>(tiles_.size()), 1, [&](uint32_t begin, uint32_t end, uint32_t) {
+    for (uint32_t t = begin; t < end; ++t) {
+      const uint32_t rows =
+          tiles_[t].tokens *
+          (args.num_heads / args.sequences[tiles_[t].sequence].layout->num_kv_heads);
+      const Partial total = PartialAt(partials_.data() + first_slot[t] * PartialFloats(head_dim));
+      for (uint32_t slot = first_slot[t] + 1; slot < first_slot[t + 1]; ++slot) {
+        const Partial next = PartialAt(partials_.data() + slot * PartialFloats(head_dim));
+        for (uint32_t r = 0; r < rows; ++r) {
+          kernels_.attention_merge(total.max + r, total.sum + r, total.acc + size_t{r} * head_dim,
+                                   next.max + r, next.sum + r, next.acc + size_t{r} * head_dim,
+                                   head_dim);
+        }
+      }
+      FinishTile(args, tiles_[t], total.sum, total.acc);
+    }
+  });
+}
+
+}  // namespace masu

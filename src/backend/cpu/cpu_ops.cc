@@ -1,0 +1,195 @@
+#include "backend/cpu/cpu_ops.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/packed_weight.h"
+#include "base/check.h"
+#include "tensor/buffer.h"
+
+namespace masu {
+namespace {
+
+class HostArena final : public KvArena {
+ public:
+  HostArena(Buffer pages, size_t num_headers) : pages_(std::move(pages)), headers_(num_headers) {}
+  size_t size() const override { return pages_.size(); }
+  size_t num_headers() const override { return headers_.size(); }
+  std::byte* base() override { return pages_.data(); }
+  PageHeader* headers() override { return headers_.data(); }
+
+ private:
+  Buffer pages_;
+  std::vector<PageHeader> headers_;
+};
+
+const PanelWeight& Panels(const PackedWeight* weight) {
+  return *static_cast<const PanelWeight*>(weight);
+}
+
+// Rows of inputs per piece of work: 128 x inputs floats of x stay in L2 while a layer's weights
+// stream past.
+constexpr uint32_t kRowsPerPiece = 128;
+// Elementwise rows per piece, enough work (some microseconds) to be worth handing out.
+constexpr uint32_t kElementwiseGrain = 8;
+
+}  // namespace
+
+CpuOps::CpuOps(const cpu::Kernels& kernels, bool multiplies_bf16, uint32_t num_threads)
+    : kernels_(kernels),
+      multiplies_bf16_(multiplies_bf16),
+      pool_(num_threads == 0 ? UsableCpus() : num_threads),
+      scratch_(pool_.size()) {}
+
+Result<std::unique_ptr<KvArena>> CpuOps::CreateKvArena(Bytes size, size_t num_headers) {
+  MASU_ASSIGN_OR_RETURN(Buffer pages, Buffer::Allocate(size, true));
+  return std::unique_ptr<KvArena>(std::make_unique<HostArena>(std::move(pages), num_headers));
+}
+
+Result<std::unique_ptr<PackedWeight>> CpuOps::PackWeight(const WeightSource& source) {
+  return PanelWeight::Pack(source, pool_);
+}
+
+void CpuOps::Linear(LinearBatch batch) {
+  struct Job {
+    cpu::LinearTask task;
+    uint32_t first_piece;
+    uint32_t panels;
+  };
+  std::vector<Job> jobs;
+  std::vector<size_t> sums_at(batch.size(), 0);
+  size_t sums = 0;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    sums_at[i] = sums;
+    if (batch[i].weight->format() == WeightFormat::kQ4_1)
+      sums += size_t{batch[i].rows} * Panels(batch[i].weight).groups();
+  }
+  if (block_sums_.size() < sums) block_sums_.resize(sums);
+  uint32_t pieces = 0;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const LinearArgs& args = batch[i];
+    if (args.rows == 0) continue;
+    const PanelWeight& weight = Panels(args.weight);
+    float* block_sums = block_sums_.data() + sums_at[i];
+    if (weight.format() == WeightFormat::kQ4_1) {
+      pool_.For(args.rows, 64, [&](uint32_t begin, uint32_t end, uint32_t) {
+        for (uint32_t r = begin; r < end; ++r) {
+          kernels_.block_sums(args.x + r * args.x_stride, weight.inputs(),
+                              block_sums + size_t{r} * weight.groups());
+        }
+      });
+    }
+    jobs.push_back({{.format = weight.kernel_format(),
+                     .panels = weight.data(),
+                     .inputs = weight.inputs(),
+                     .outputs = weight.outputs(),
+                     .x = args.x,
+                     .x_stride = args.x_stride,
+                     .rows = args.rows,
+                     .y = args.y,
+                     .y_stride = args.y_stride,
+                     .bias = args.bias,
+                     .accumulate = args.accumulate,
+                     .block_sums = block_sums,
+                     .panel_begin = 0,
+                     .panel_end = 0},
+                    pieces,
+                    weight.panels()});
+    pieces += weight.panels() * ((args.rows + kRowsPerPiece - 1) / kRowsPerPiece);
+  }
+  // Pieces are (row block, panel), row blocks outermost. At least 8 pieces a thread, so that the
+  // last one is short.
+  const uint32_t grain = std::clamp(pieces / (pool_.size() * 8), 1u, 16u);
+  pool_.For(pieces, grain, [&](uint32_t begin, uint32_t end, uint32_t) {
+    size_t j = 0;
+    while (j + 1 < jobs.size() && jobs[j + 1].first_piece <= begin) ++j;
+    for (uint32_t piece = begin; piece < end;) {
+      while (j + 1 < jobs.size() && jobs[j + 1].first_piece <= piece) ++j;
+      const uint32_t local = piece - jobs[j].first_piece;
+      const uint32_t row = local / jobs[j].panels * kRowsPerPiece;
+      cpu::LinearTask task = jobs[j].task;
+      task.panel_begin = local % jobs[j].panels;
+      task.panel_end = std::min(jobs[j].panels, task.panel_begin + (end - piece));
+      task.rows = std::min(kRowsPerPiece, task.rows - row);
+      task.x += row * task.x_stride;
+      task.y += row * task.y_stride;
+      task.block_sums += size_t{row} * ((task.inputs + cpu::kGroup - 1) / cpu::kGroup);
+      kernels_.linear(task);
+      piece += task.panel_end - task.panel_begin;
+    }
+  });
+}
+
+void CpuOps::RmsNorm(const RmsNormArgs& args) {
+  pool_.For(args.rows, kElementwiseGrain, [&](uint32_t begin, uint32_t end, uint32_t) {
+    for (size_t r = begin; r < end; ++r) {
+      kernels_.rms_norm(args.x + r * args.size, args.weight, args.out + r * args.size, args.size,
+                        args.eps, args.round_to_bf16);
+    }
+  });
+}
+
+void CpuOps::SiluMul(const SiluMulArgs& args) {
+  pool_.For(args.rows, kElementwiseGrain, [&](uint32_t begin, uint32_t end, uint32_t) {
+    for (size_t r = begin; r < end; ++r) {
+      const float* gate = args.gate_up + r * args.size * 2;
+      kernels_.silu_mul(gate, gate + args.size, args.out + r * args.size, args.size,
+                        args.round_to_bf16);
+    }
+  });
+}
+
+void CpuOps::Rope(const RopeArgs& args) {
+  pool_.For(args.rows, kElementwiseGrain, [&](uint32_t begin, uint32_t end, uint32_t) {
+    for (size_t r = begin; r < end; ++r) {
+      kernels_.rope(args.x + r * args.x_stride,
+                    args.cos_sin + static_cast<size_t>(args.positions[r]) * args.head_dim,
+                    args.heads, args.head_dim, args.adjacent_pairs);
+    }
+  });
+}
+
+void CpuOps::Embedding(const EmbeddingArgs& args) {
+  const PanelWeight& weight = Panels(args.weight);
+  pool_.For(args.rows, kElementwiseGrain, [&](uint32_t begin, uint32_t end, uint32_t) {
+    for (size_t r = begin; r < end; ++r) {
+      MASU_CHECK_LT(static_cast<uint32_t>(args.tokens[r]), weight.outputs());
+      weight.DecodeRow(static_cast<uint32_t>(args.tokens[r]), args.out + r * weight.inputs());
+    }
+  });
+}
+
+void CpuOps::RowStatistics(const RowStatsArgs& args) {
+  pool_.For(args.rows, 1, [&](uint32_t begin, uint32_t end, uint32_t) {
+    for (size_t r = begin; r < end; ++r) {
+      RowStats& out = args.out[r];
+      kernels_.row_stats({args.logits + r * args.size, args.size, &out.max, &out.log_sum_exp,
+                          &out.argmax, &out.finite});
+    }
+  });
+}
+
+void CpuOps::WritePageHeaders(KvArena& arena, std::span<const PageExpectation> headers) {
+  for (const PageExpectation& entry : headers) {
+    MASU_CHECK_LT(entry.page, arena.num_headers());
+    arena.headers()[entry.page] = entry.header;
+  }
+}
+
+void CpuOps::CheckPageHeaders(KvArena& arena, std::span<const PageExpectation> expected,
+                              std::vector<uint32_t>& mismatched) {
+  const PageHeader* headers = arena.headers();
+  const size_t count = arena.num_headers();
+  for (uint32_t i = 0; i < expected.size(); ++i) {
+    if (expected[i].page >= count || headers[expected[i].page] != expected[i].header)
+      mismatched.push_back(i);
+  }
+}
+
+void CpuOps::PoisonPage(KvArena& arena, uint64_t offset, uint64_t bytes) {
+  MASU_CHECK_LE(offset + bytes, arena.size());
+  std::memset(arena.base() + offset, 0xff,
+              bytes);  // a NaN in every floating-point encoding, -1 in int8
+}
+
+}  // namespace masu

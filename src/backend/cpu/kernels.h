@@ -1,0 +1,148 @@
+// The table of kernels that each instruction set fills, and their arguments: plain data and raw
+// pointers only, since a translation unit with more instructions than the baseline must not emit
+// shared inline functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace masu::cpu {
+
+// Weights lie in panels of 32 outputs; a panel is a sequence of groups of 32 inputs; a group holds
+//   block formats of 4 bits: [4][32 outputs] dwords of 8 successive inputs, low nibble first
+//   Q8_0:                    [32 inputs][32 outputs] int8
+//   F32, F16, BF16:          [32 inputs][32 outputs]
+// then for block formats [32] fp16 scales and for Q4_1 [32] fp16 minima. Outputs and inputs are
+// padded with zeros.
+inline constexpr uint32_t kPanel = 32;
+inline constexpr uint32_t kGroup = 32;
+
+// Same order as WeightFormat in ops/linear.h (checked in packed_weight.cc).
+enum class Format : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1 };
+
+constexpr uint32_t CodeBytes(Format format) {
+  switch (format) {
+    case Format::kF32:
+      return 4 * kGroup * kPanel;
+    case Format::kF16:
+    case Format::kBF16:
+      return 2 * kGroup * kPanel;
+    case Format::kQ8_0:
+      return kGroup * kPanel;
+    default:
+      return kGroup * kPanel / 2;
+  }
+}
+constexpr uint32_t GroupBytes(Format format) {
+  const uint32_t scales = format == Format::kQ4_1                              ? 2
+                          : format == Format::kQ8_0 || format == Format::kQ4_0 ? 1
+                                                                               : 0;
+  return CodeBytes(format) + scales * kPanel * 2;
+}
+
+struct LinearTask {
+  Format format;
+  const uint8_t* panels;  // of the whole weight
+  uint32_t inputs;
+  uint32_t outputs;
+  const float* x;  // [rows, inputs]
+  size_t x_stride;
+  uint32_t rows;
+  float* y;  // [rows, outputs]
+  size_t y_stride;
+  const float* bias;  // [outputs] or null
+  bool accumulate;
+  const float* block_sums;  // [rows, groups], Q4_1 only: sums of each 32 inputs
+  uint32_t panel_begin;
+  uint32_t panel_end;
+};
+
+// Same order as KvEncoding in quant/kv_encoding.h (checked in cpu_ops.cc).
+enum class Encoding : uint8_t { kFloat32, kBFloat16, kFloat16, kFp8E4M3, kFp8E5M2, kInt8 };
+
+// One side (K or V) of one layer and KV head.
+struct SideView {
+  Encoding encoding;
+  bool scaled;
+  bool rotated;
+  uint64_t offset;        // of the codes, from the start of a page
+  uint64_t scale_offset;  // of the scales
+};
+
+struct KvWriteTask {
+  std::byte* page;  // start of the token's page
+  SideView k;
+  SideView v;
+  uint32_t block_size;
+  uint32_t head_dim;
+  uint32_t slot;          // of the token in the page
+  const float* k_values;  // [head_dim]
+  const float* v_values;
+};
+
+// Rows of one KV head that share their pages, over positions [kv_begin, kv_end) of one split.
+struct AttentionTask {
+  const std::byte* arena;
+  const uint64_t* page_offsets;
+  SideView k;
+  SideView v;
+  uint32_t block_size;
+  uint32_t head_dim;
+  uint32_t rows;
+  const float* q;           // [rows, head_dim], prepared by prepare_query
+  const uint32_t* lengths;  // [rows]: positions below are attended to
+  float scale;
+  bool round_to_bf16;
+  uint32_t kv_begin;  // a multiple of kAttentionSplit
+  uint32_t kv_end;
+  float* scratch;  // AttentionScratchFloats(head_dim, rows)
+  float* max;      // [rows] results: running maximum,
+  float* sum;      // [rows] sum of exponentials,
+  float* acc;      // [rows, head_dim] and weighted sum of V
+};
+
+inline constexpr uint32_t kAttentionRows =
+    48;  // at most; q, scores and acc of a tile then stay in L2 beside K and V
+constexpr size_t AttentionScratchFloats(uint32_t head_dim) {
+  return size_t{kAttentionRows} * 64 + 32 * size_t{head_dim};
+}
+
+struct RowStatsTask {
+  const float* row;
+  uint32_t size;
+  float* max;
+  float* log_sum_exp;
+  uint32_t* argmax;
+  bool* finite;
+};
+
+struct Kernels {
+  const char* isa;
+  void (*linear)(const LinearTask&);
+  void (*block_sums)(const float* x, uint32_t inputs, float* sums);  // [groups]
+  void (*rms_norm)(const float* x, const float* weight, float* out, uint32_t size, float eps,
+                   bool round);
+  void (*silu_mul)(const float* gate, const float* up, float* out, uint32_t size, bool round);
+  void (*rope)(float* x, const float* cos_sin, uint32_t heads, uint32_t head_dim, bool adjacent);
+  void (*row_stats)(const RowStatsTask&);
+  void (*kv_write)(const KvWriteTask&);
+  void (*prepare_query)(const float* q, float* out, uint32_t head_dim, bool rotated, bool round);
+  void (*attention)(const AttentionTask&);
+  // Folds a later split into an earlier one: (max, sum, acc) of one row.
+  void (*attention_merge)(float* max, float* sum, float* acc, const float* max2, const float* sum2,
+                          const float* acc2, uint32_t head_dim);
+  void (*attention_finish)(const float* sum, const float* acc, float* out, uint32_t head_dim,
+                           bool rotated, bool round);
+};
+
+namespace scalar {
+const Kernels& Table();
+}
+namespace avx2 {
+const Kernels& Table();
+}
+namespace avx512 {
+const Kernels& Table();
+}
+
+}  // namespace masu::cpu

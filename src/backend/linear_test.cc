@@ -1,0 +1,182 @@
+// Linear products of every format on every instruction set this machine has: against the oracle,
+// and bitwise against each other, for every batch height.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "backend/backend.h"
+#include "quant/half.h"
+
+namespace masu {
+namespace {
+
+constexpr WeightFormat kFormats[] = {WeightFormat::kF32,  WeightFormat::kF16,  WeightFormat::kBF16,
+                                     WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1};
+
+bool IsBlock(WeightFormat format) { return format >= WeightFormat::kQ8_0; }
+
+// Random bytes that are valid weights: small finite scales, any codes.
+std::vector<std::byte> RandomWeight(WeightFormat format, uint32_t outputs, uint32_t inputs,
+                                    std::mt19937& random) {
+  std::normal_distribution<float> normal(0, 0.5f);
+  std::vector<std::byte> bytes;
+  const auto put16 = [&](uint16_t value) {
+    bytes.push_back(static_cast<std::byte>(value & 255));
+    bytes.push_back(static_cast<std::byte>(value >> 8));
+  };
+  for (uint32_t o = 0; o < outputs; ++o) {
+    for (uint32_t i = 0; i < inputs; i += IsBlock(format) ? 32 : 1) {
+      if (format == WeightFormat::kF32) {
+        const float value = normal(random);
+        const auto* raw = reinterpret_cast<const std::byte*>(&value);
+        bytes.insert(bytes.end(), raw, raw + 4);
+      } else if (format == WeightFormat::kF16) {
+        put16(FloatToFp16(normal(random)));
+      } else if (format == WeightFormat::kBF16) {
+        put16(FloatToBf16(normal(random)));
+      } else {
+        put16(FloatToFp16(normal(random) * 0.05f));
+        if (format == WeightFormat::kQ4_1) put16(FloatToFp16(normal(random) * 0.3f));
+        for (int j = 0; j < (format == WeightFormat::kQ8_0 ? 32 : 16); ++j) {
+          bytes.push_back(static_cast<std::byte>(random() & 255));
+        }
+      }
+    }
+  }
+  return bytes;
+}
+
+std::unique_ptr<Ops> MakeOps(const std::string& backend, std::optional<std::string> isa,
+                             uint32_t threads) {
+  return std::move(CreateOps({.backend = backend, .isa = std::move(isa), .num_threads = threads}))
+      .value();
+}
+
+std::vector<float> Product(Ops& ops, const WeightSource& source, const std::vector<float>& x,
+                           uint32_t rows, const float* bias = nullptr,
+                           const std::vector<float>* start = nullptr) {
+  const std::unique_ptr<PackedWeight> weight = std::move(ops.PackWeight(source)).value();
+  std::vector<float> y =
+      start != nullptr ? *start : std::vector<float>(size_t{rows} * source.outputs, NAN);
+  const LinearArgs args{.weight = weight.get(),
+                        .x = x.data(),
+                        .x_stride = source.inputs,
+                        .rows = rows,
+                        .y = y.data(),
+                        .y_stride = source.outputs,
+                        .bias = bias,
+                        .accumulate = start != nullptr};
+  ops.Linear({&args, 1});
+  return y;
+}
+
+struct Shape {
+  uint32_t outputs, inputs, rows;
+};
+
+TEST(Linear, EveryFormatAndIsaMatchesTheOracle) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  const Shape shapes[] = {{64, 64, 1}, {33, 96, 3}, {160, 192, 7}, {5, 32, 130}, {96, 576, 16}};
+  const std::unique_ptr<Ops> oracle = MakeOps("ref", std::nullopt, 1);
+  for (const WeightFormat format : kFormats) {
+    for (Shape shape : shapes) {
+      if (!IsBlock(format)) shape.inputs -= 15;  // no multiple of anything
+      const std::vector<std::byte> bytes =
+          RandomWeight(format, shape.outputs, shape.inputs, random);
+      const WeightSource source{format, shape.outputs, shape.inputs, bytes.data()};
+      std::vector<float> x(size_t{shape.rows} * shape.inputs);
+      for (float& value : x) value = normal(random);
+      std::vector<float> bias(shape.outputs);
+      for (float& value : bias) value = normal(random);
+      const std::vector<float> expected = Product(*oracle, source, x, shape.rows, bias.data());
+      std::vector<float> first;
+      for (const std::string& isa : SupportedIsas()) {
+        const std::unique_ptr<Ops> ops = MakeOps("cpu", isa, 2);
+        const std::vector<float> y = Product(*ops, source, x, shape.rows, bias.data());
+        for (size_t i = 0; i < y.size(); ++i) {
+          // Each of `inputs` products and sums rounds by at most 2^-24 of a partial sum, which
+          // stays below about 4 sqrt(inputs) here (weights and inputs of size about 1).
+          const double bound = shape.inputs * 0x1p-24 * 4 * std::sqrt(shape.inputs) * 4;
+          ASSERT_NEAR(y[i], expected[i], bound)
+              << isa << " format " << static_cast<int>(format) << " at " << i;
+        }
+        if (first.empty()) first = y;
+        ASSERT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0)
+            << isa << " differs from " << SupportedIsas()[0] << ", format "
+            << static_cast<int>(format);
+      }
+    }
+  }
+}
+
+TEST(Linear, ARowsBitsDoNotDependOnItsNeighboursOrThreads) {
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal;
+  constexpr uint32_t kInputs = 320, kOutputs = 200, kRows = 300;
+  for (const WeightFormat format : kFormats) {
+    const std::vector<std::byte> bytes = RandomWeight(format, kOutputs, kInputs, random);
+    const WeightSource source{format, kOutputs, kInputs, bytes.data()};
+    std::vector<float> x(size_t{kRows} * kInputs);
+    for (float& value : x) value = normal(random);
+    const std::unique_ptr<Ops> one = MakeOps("cpu", std::nullopt, 1);
+    const std::unique_ptr<Ops> two = MakeOps("cpu", std::nullopt, 2);
+    const std::vector<float> all = Product(*two, source, x, kRows);
+    for (const uint32_t rows : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 13u, 16u, 33u, 129u}) {
+      for (const uint32_t from : {0u, 128u, kRows - rows}) {
+        const std::vector<float> part(x.begin() + from * kInputs,
+                                      x.begin() + (from + rows) * kInputs);
+        const std::vector<float> y = Product(*one, source, part, rows);
+        ASSERT_EQ(
+            std::memcmp(y.data(), all.data() + size_t{from} * kOutputs, y.size() * sizeof(float)),
+            0)
+            << "format " << static_cast<int>(format) << ", " << rows << " rows from " << from;
+      }
+    }
+  }
+}
+
+TEST(Linear, AccumulatesAndLeavesOtherColumnsAlone) {
+  std::mt19937 random(3);
+  const std::vector<std::byte> bytes = RandomWeight(WeightFormat::kQ4_1, 40, 64, random);
+  const WeightSource source{WeightFormat::kQ4_1, 40, 64, bytes.data()};
+  const std::vector<float> x(64 * 2, 0.25f);
+  const std::unique_ptr<Ops> ops = MakeOps("cpu", std::nullopt, 2);
+  const std::vector<float> plain = Product(*ops, source, x, 2);
+  const std::vector<float> start(80, 3.0f);
+  const std::vector<float> sum = Product(*ops, source, x, 2, nullptr, &start);
+  for (size_t i = 0; i < sum.size(); ++i) EXPECT_EQ(sum[i], 3.0f + plain[i]);
+}
+
+TEST(Linear, PackingKeepsTheNumberOfBytes) {
+  std::mt19937 random(4);
+  const std::unique_ptr<Ops> ops = MakeOps("cpu", std::nullopt, 1);
+  for (const WeightFormat format : kFormats) {
+    const std::vector<std::byte> bytes = RandomWeight(format, 64, 128, random);
+    const auto weight = std::move(ops->PackWeight({format, 64, 128, bytes.data()})).value();
+    EXPECT_EQ(weight->bytes(), bytes.size());
+    // The embedding reads rows of the same bytes.
+    const auto oracle = MakeOps("ref", std::nullopt, 1);
+    const auto reference = std::move(oracle->PackWeight({format, 64, 128, bytes.data()})).value();
+    std::vector<float> got(128), expected(128);
+    const int32_t token = 37;
+    ops->Embedding({weight.get(), &token, got.data(), 1});
+    oracle->Embedding({reference.get(), &token, expected.data(), 1});
+    EXPECT_EQ(got, expected);
+  }
+}
+
+TEST(Backend, RefusesWhatIsNotThere) {
+  EXPECT_NE(
+      CreateOps({.backend = "cuda", .isa = {}, .num_threads = 1}).error().message.find("not built"),
+      std::string::npos);
+  EXPECT_NE(
+      CreateOps({.backend = "cpu", .isa = "sse9", .num_threads = 1}).error().message.find("sse9"),
+      std::string::npos);
+  EXPECT_FALSE(CreateOps({.backend = "tpu", .isa = {}, .num_threads = 1}).ok());
+}
+
+}  // namespace
+}  // namespace masu

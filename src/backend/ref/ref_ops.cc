@@ -1,0 +1,327 @@
+#include "backend/ref/ref_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "quant/hadamard.h"
+#include "quant/half.h"
+
+namespace masu {
+namespace {
+
+class VectorArena final : public KvArena {
+ public:
+  VectorArena(size_t bytes, size_t headers) : pages_(bytes), headers_(headers) {}
+  size_t size() const override { return pages_.size(); }
+  size_t num_headers() const override { return headers_.size(); }
+  std::byte* base() override { return pages_.data(); }
+  PageHeader* headers() override { return headers_.data(); }
+
+ private:
+  std::vector<std::byte> pages_;
+  std::vector<PageHeader> headers_;
+};
+
+// Dequantized at load: the reference trades memory for clarity.
+class FloatWeight final : public PackedWeight {
+ public:
+  explicit FloatWeight(const WeightSource& source)
+      : format_(source.format),
+        outputs_(source.outputs),
+        inputs_(source.inputs),
+        values(size_t{source.outputs} * source.inputs) {}
+  WeightFormat format() const override { return format_; }
+  uint32_t outputs() const override { return outputs_; }
+  uint32_t inputs() const override { return inputs_; }
+  size_t bytes() const override { return values.size() * sizeof(float); }
+  const float* row(size_t output) const { return values.data() + output * inputs_; }
+
+ private:
+  WeightFormat format_;
+  uint32_t outputs_;
+  uint32_t inputs_;
+
+ public:
+  std::vector<float> values;  // [outputs, inputs]
+};
+
+uint16_t Half(const std::byte* p) {
+  uint16_t bits;
+  std::memcpy(&bits, p, 2);
+  return bits;
+}
+
+// Value i of a row in a GGUF format (32-value blocks: scale, for Q4_1 a minimum, then codes).
+float SourceValue(WeightFormat format, const std::byte* row, uint32_t i) {
+  const uint32_t block = i / 32;
+  const uint32_t j = i % 32;
+  const auto nibble = [&](const std::byte* codes) {
+    const int byte = std::to_integer<int>(codes[j % 16]);
+    return static_cast<float>(j < 16 ? byte & 15 : byte >> 4);
+  };
+  switch (format) {
+    case WeightFormat::kF32: {
+      float value;
+      std::memcpy(&value, row + size_t{i} * 4, 4);
+      return value;
+    }
+    case WeightFormat::kF16:
+      return Fp16ToFloat(Half(row + size_t{i} * 2));
+    case WeightFormat::kBF16:
+      return Bf16ToFloat(Half(row + size_t{i} * 2));
+    case WeightFormat::kQ8_0: {
+      const std::byte* at = row + size_t{block} * 34;
+      return Fp16ToFloat(Half(at)) *
+             static_cast<float>(static_cast<int8_t>(std::to_integer<uint8_t>(at[2 + j])));
+    }
+    case WeightFormat::kQ4_0: {
+      const std::byte* at = row + size_t{block} * 18;
+      return Fp16ToFloat(Half(at)) * (nibble(at + 2) - 8.0f);
+    }
+    case WeightFormat::kQ4_1: {
+      const std::byte* at = row + size_t{block} * 20;
+      return Fp16ToFloat(Half(at)) * nibble(at + 4) + Fp16ToFloat(Half(at + 2));
+    }
+  }
+  return 0;
+}
+
+size_t RowBytes(WeightFormat format, uint32_t inputs) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return size_t{inputs} * 4;
+    case WeightFormat::kF16:
+    case WeightFormat::kBF16:
+      return size_t{inputs} * 2;
+    case WeightFormat::kQ8_0:
+      return size_t{inputs} / 32 * 34;
+    case WeightFormat::kQ4_0:
+      return size_t{inputs} / 32 * 18;
+    case WeightFormat::kQ4_1:
+      return size_t{inputs} / 32 * 20;
+  }
+  return 0;
+}
+
+float Rounded(double value, bool round) {
+  const auto single = static_cast<float>(value);
+  return round ? Bf16ToFloat(FloatToBf16(single)) : single;
+}
+
+// K or V of one token and head as the cache gives it back, rotation undone.
+std::vector<float> ReadVector(const AttentionArgs& args, const AttentionSequence& sequence,
+                              uint32_t position, uint32_t head, bool key) {
+  const KvPageLayout& layout = *sequence.layout;
+  const KvLayerLayout& layer = layout.layers[args.layer];
+  const KvSide& side = key ? layer.k : layer.v;
+  const uint32_t slot = position % layout.block_size;
+  const std::byte* block = args.arena->base() +
+                           sequence.page_offsets[position / layout.block_size] + layer.offset +
+                           head * layer.head_stride;
+  float scale = 1.0f;
+  if (side.scale == KvScale::kDynamic) {
+    scale = Bf16ToFloat(
+        Half(block + (key ? layer.k_scale_offset : layer.v_scale_offset) + size_t{slot} * 2));
+  }
+  std::vector<float> values(layout.head_dim);
+  for (uint32_t d = 0; d < layout.head_dim; ++d) {
+    const uint64_t at =
+        key ? KvKeyOffset(layout, layer, slot, d) : KvValueOffset(layout, layer, slot, d);
+    values[d] = DecodeKvCode(block + at, side.encoding) * scale;
+  }
+  if (side.rotated) Hadamard(values);
+  return values;
+}
+
+void WriteVector(const KvWriteArgs& args, const AttentionSequence& sequence, uint32_t position,
+                 uint32_t head, bool key, const float* source) {
+  const KvPageLayout& layout = *sequence.layout;
+  const KvLayerLayout& layer = layout.layers[args.layer];
+  const KvSide& side = key ? layer.k : layer.v;
+  const uint32_t slot = position % layout.block_size;
+  std::byte* block = args.arena->base() + sequence.page_offsets[position / layout.block_size] +
+                     layer.offset + head * layer.head_stride;
+  std::vector<float> values(source, source + layout.head_dim);
+  if (side.rotated) Hadamard(values);
+  const size_t bytes = KvElementBytes(side.encoding);
+  std::vector<std::byte> codes(layout.head_dim * bytes);
+  const uint16_t scale = EncodeKvVector(values, side, codes);
+  for (uint32_t d = 0; d < layout.head_dim; ++d) {
+    const uint64_t at =
+        key ? KvKeyOffset(layout, layer, slot, d) : KvValueOffset(layout, layer, slot, d);
+    std::memcpy(block + at, &codes[d * bytes], bytes);
+  }
+  if (side.scale == KvScale::kDynamic) {
+    std::memcpy(block + (key ? layer.k_scale_offset : layer.v_scale_offset) + size_t{slot} * 2,
+                &scale, 2);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KvArena>> RefOps::CreateKvArena(Bytes size, size_t num_headers) {
+  return std::unique_ptr<KvArena>(std::make_unique<VectorArena>(size.value, num_headers));
+}
+
+Result<std::unique_ptr<PackedWeight>> RefOps::PackWeight(const WeightSource& source) {
+  auto weight = std::make_unique<FloatWeight>(source);
+  for (uint32_t o = 0; o < source.outputs; ++o) {
+    for (uint32_t i = 0; i < source.inputs; ++i) {
+      weight->values[size_t{o} * source.inputs + i] =
+          SourceValue(source.format, source.data + o * RowBytes(source.format, source.inputs), i);
+    }
+  }
+  return std::unique_ptr<PackedWeight>(std::move(weight));
+}
+
+void RefOps::Linear(LinearBatch batch) {
+  for (const LinearArgs& args : batch) {
+    const auto& weight = static_cast<const FloatWeight&>(*args.weight);
+    for (uint32_t r = 0; r < args.rows; ++r) {
+      for (uint32_t o = 0; o < weight.outputs(); ++o) {
+        double sum = args.bias != nullptr ? args.bias[o] : 0.0;
+        for (uint32_t i = 0; i < weight.inputs(); ++i) {
+          sum += static_cast<double>(args.x[r * args.x_stride + i]) * weight.row(o)[i];
+        }
+        float& y = args.y[r * args.y_stride + o];
+        y = static_cast<float>(args.accumulate ? y + sum : sum);
+      }
+    }
+  }
+}
+
+void RefOps::RmsNorm(const RmsNormArgs& args) {
+  for (size_t r = 0; r < args.rows; ++r) {
+    const float* x = args.x + r * args.size;
+    double squares = 0;
+    for (uint32_t i = 0; i < args.size; ++i) squares += static_cast<double>(x[i]) * x[i];
+    const double factor = 1.0 / std::sqrt(squares / args.size + args.eps);
+    for (uint32_t i = 0; i < args.size; ++i) {
+      args.out[r * args.size + i] = Rounded(x[i] * factor * args.weight[i], args.round_to_bf16);
+    }
+  }
+}
+
+void RefOps::SiluMul(const SiluMulArgs& args) {
+  for (size_t r = 0; r < args.rows; ++r) {
+    const float* gate = args.gate_up + r * args.size * 2;
+    for (uint32_t i = 0; i < args.size; ++i) {
+      const double g = gate[i];
+      args.out[r * args.size + i] =
+          Rounded(g / (1.0 + std::exp(-g)) * gate[args.size + i], args.round_to_bf16);
+    }
+  }
+}
+
+void RefOps::Rope(const RopeArgs& args) {
+  for (size_t r = 0; r < args.rows; ++r) {
+    const float* table = args.cos_sin + static_cast<size_t>(args.positions[r]) * args.head_dim;
+    for (uint32_t h = 0; h < args.heads; ++h) {
+      float* x = args.x + r * args.x_stride + size_t{h} * args.head_dim;
+      for (uint32_t i = 0; i < args.head_dim / 2; ++i) {
+        float& a = args.adjacent_pairs ? x[2 * i] : x[i];
+        float& b = args.adjacent_pairs ? x[2 * i + 1] : x[i + args.head_dim / 2];
+        const double cosine = table[i], sine = table[args.head_dim / 2 + i], old_a = a, old_b = b;
+        a = static_cast<float>(old_a * cosine - old_b * sine);
+        b = static_cast<float>(old_b * cosine + old_a * sine);
+      }
+    }
+  }
+}
+
+void RefOps::Embedding(const EmbeddingArgs& args) {
+  const auto& weight = static_cast<const FloatWeight&>(*args.weight);
+  for (size_t r = 0; r < args.rows; ++r) {
+    std::copy_n(weight.row(static_cast<size_t>(args.tokens[r])), weight.inputs(),
+                args.out + r * weight.inputs());
+  }
+}
+
+void RefOps::RowStatistics(const RowStatsArgs& args) {
+  for (size_t r = 0; r < args.rows; ++r) {
+    const float* row = args.logits + r * args.size;
+    RowStats stats;
+    stats.finite = std::all_of(row, row + args.size, [](float x) { return std::isfinite(x); });
+    if (stats.finite) {
+      const float* top = std::max_element(row, row + args.size);  // the first of equals
+      double sum = 0;
+      for (uint32_t i = 0; i < args.size; ++i) sum += std::exp(static_cast<double>(row[i]) - *top);
+      stats.max = *top;
+      stats.argmax = static_cast<uint32_t>(top - row);
+      stats.log_sum_exp = static_cast<float>(*top + std::log(sum));
+    }
+    args.out[r] = stats;
+  }
+}
+
+void RefOps::KvWrite(const KvWriteArgs& args) {
+  for (uint32_t s = 0; s < args.num_sequences; ++s) {
+    const AttentionSequence& sequence = args.sequences[s];
+    for (uint32_t i = 0; i < sequence.rows; ++i) {
+      const uint32_t position = sequence.kv_length - sequence.rows + i;
+      const size_t row = (sequence.first_row + i) * args.row_stride;
+      for (uint32_t h = 0; h < sequence.layout->num_kv_heads; ++h) {
+        const size_t at = row + size_t{h} * sequence.layout->head_dim;
+        WriteVector(args, sequence, position, h, true, args.k + at);
+        WriteVector(args, sequence, position, h, false, args.v + at);
+      }
+    }
+  }
+}
+
+void RefOps::Attention(const AttentionArgs& args) {
+  for (uint32_t s = 0; s < args.num_sequences; ++s) {
+    const AttentionSequence& sequence = args.sequences[s];
+    const uint32_t dim = sequence.layout->head_dim;
+    const uint32_t group = args.num_heads / sequence.layout->num_kv_heads;
+    for (uint32_t i = 0; i < sequence.rows; ++i) {
+      const uint32_t length = sequence.kv_length - sequence.rows + i + 1;
+      for (uint32_t h = 0; h < args.num_heads; ++h) {
+        const float* q = args.q + (sequence.first_row + i) * args.q_stride + size_t{h} * dim;
+        std::vector<double> scores(length);
+        for (uint32_t t = 0; t < length; ++t) {
+          const std::vector<float> k = ReadVector(args, sequence, t, h / group, true);
+          for (uint32_t d = 0; d < dim; ++d) scores[t] += static_cast<double>(q[d]) * k[d];
+          scores[t] *= args.scale;
+        }
+        const double top = *std::max_element(scores.begin(), scores.end());
+        double sum = 0;
+        std::vector<double> out(dim);
+        for (uint32_t t = 0; t < length; ++t) {
+          const double p = std::exp(scores[t] - top);
+          sum += p;
+          const std::vector<float> v = ReadVector(args, sequence, t, h / group, false);
+          for (uint32_t d = 0; d < dim; ++d) out[d] += p * v[d];
+        }
+        float* to = args.out + (sequence.first_row + i) * args.out_stride + size_t{h} * dim;
+        for (uint32_t d = 0; d < dim; ++d) to[d] = Rounded(out[d] / sum, args.round_to_bf16);
+      }
+    }
+  }
+}
+
+void RefOps::WritePageHeaders(KvArena& arena, std::span<const PageExpectation> headers) {
+  for (const PageExpectation& entry : headers) {
+    MASU_CHECK_LT(entry.page, arena.num_headers());
+    arena.headers()[entry.page] = entry.header;
+  }
+}
+
+void RefOps::CheckPageHeaders(KvArena& arena, std::span<const PageExpectation> expected,
+                              std::vector<uint32_t>& mismatched) {
+  for (uint32_t i = 0; i < expected.size(); ++i) {
+    if (expected[i].page >= arena.num_headers() ||
+        arena.headers()[expected[i].page] != expected[i].header) {
+      mismatched.push_back(i);
+    }
+  }
+}
+
+void RefOps::PoisonPage(KvArena& arena, uint64_t offset, uint64_t bytes) {
+  MASU_CHECK_LE(offset + bytes, arena.size());
+  std::fill_n(arena.base() + offset, bytes, std::byte{0xff});
+}
+
+}  // namespace masu
