@@ -1,0 +1,158 @@
+#include "text/bpe_tokenizer.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "text/byte_level.h"
+#include "text/utf8.h"
+
+namespace masu {
+namespace {
+
+bool IsAscii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<uint8_t>(c) < 128; });
+}
+
+// `text` must be valid UTF-8.
+std::string NormalizeNfc(std::string_view text) {
+  utf8proc_uint8_t* buffer = nullptr;
+  const utf8proc_ssize_t length =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()), &buffer,
+                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  if (length < 0) return std::string(text);
+  std::string out(reinterpret_cast<const char*>(buffer), static_cast<size_t>(length));
+  std::free(buffer);
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> BpeTokenizer::FromGguf(const GgufFile& file,
+                                                          std::unique_ptr<Vocabulary> vocabulary) {
+  MASU_ASSIGN_OR_RETURN(const auto pre, file.GetString("tokenizer.ggml.pre"));
+  Result<PreTokenizerSpec> spec = FindPreTokenizer(pre.value_or(""));
+  if (!spec.ok()) {
+    // Splitting text in another way than the model was trained with costs quality without a sign
+    // of it, so there is no default.
+    return Error{spec.error().code,
+                 fmt::format("{}: {}{}", file.path(), pre ? "" : "tokenizer.ggml.pre is missing; ",
+                             spec.error().message),
+                 {}};
+  }
+  MASU_ASSIGN_OR_RETURN(const auto merges, file.GetStrings("tokenizer.ggml.merges"));
+  if (!merges) return DataLoss("{}: tokenizer.ggml.merges is missing", file.path());
+  Result<std::unique_ptr<Bpe>> bpe = Bpe::Create(*vocabulary, *merges);
+  if (!bpe.ok()) return DataLoss("{}: {}", file.path(), bpe.error().message);
+  MASU_ASSIGN_OR_RETURN(auto pre_tokenizer, PreTokenizer::Create(spec->patterns));
+  return std::unique_ptr<Tokenizer>(new BpeTokenizer(std::move(vocabulary), std::move(bpe).value(),
+                                                     std::move(pre_tokenizer), *spec));
+}
+
+BpeTokenizer::BpeTokenizer(std::unique_ptr<Vocabulary> vocabulary, std::unique_ptr<Bpe> bpe,
+                           std::unique_ptr<PreTokenizer> pre_tokenizer,
+                           const PreTokenizerSpec& spec)
+    : vocabulary_(std::move(vocabulary)),
+      bpe_(std::move(bpe)),
+      pre_tokenizer_(std::move(pre_tokenizer)),
+      special_(*vocabulary_),
+      ignore_merges_(spec.ignore_merges),
+      normalize_nfc_(spec.normalize_nfc),
+      add_bos_(vocabulary_->add_bos.value_or(spec.add_bos)),
+      add_eos_(vocabulary_->add_eos.value_or(false)) {}
+
+std::vector<TokenId> BpeTokenizer::Encode(std::string_view text, EncodeOptions options) const {
+  const TrustRun run{text.size(), options.parse_special};
+  return EncodeRuns(text, {&run, 1}, options.add_special);
+}
+
+std::vector<TokenId> BpeTokenizer::EncodeSegments(std::span<const TextSegment> segments,
+                                                  bool add_special) const {
+  std::string text;
+  std::vector<TrustRun> runs;
+  for (const TextSegment& segment : segments) {
+    text += segment.text;
+    runs.push_back({text.size(), segment.trusted});
+  }
+  return EncodeRuns(text, runs, add_special);
+}
+
+std::vector<TokenId> BpeTokenizer::EncodeRuns(std::string_view text, std::span<const TrustRun> runs,
+                                              bool add_special) const {
+  std::vector<TokenId> ids;
+  size_t position = 0;
+  for (const SpecialMatch& match : special_.Find(text, runs)) {
+    EncodeOrdinary(text.substr(position, match.begin - position), &ids);
+    ids.push_back(match.id);
+    position = match.end;
+  }
+  EncodeOrdinary(text.substr(position), &ids);
+  if (!add_special) return ids;
+  const std::optional<TokenId> bos = vocabulary_->bos;
+  if (add_bos_ && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
+  if (add_eos_ && vocabulary_->eos) ids.push_back(*vocabulary_->eos);
+  return ids;
+}
+
+// Valid stretches are normalized and split; each byte between them is a piece of its own.
+void BpeTokenizer::EncodeOrdinary(std::string_view text, std::vector<TokenId>* out) const {
+  while (!text.empty()) {
+    const size_t valid = ValidUtf8Prefix(text);
+    if (valid == 0) {
+      // Vocabularies need no token for bytes that never occur in UTF-8, such as 0xFF.
+      const bool has_byte = bpe_->HasByte(static_cast<uint8_t>(text[0]));
+      bpe_->Encode(has_byte ? text.substr(0, 1) : kReplacementCharacter, out);
+      text.remove_prefix(1);
+      continue;
+    }
+    const std::string_view stretch = text.substr(0, valid);
+    if (normalize_nfc_ && !IsAscii(stretch)) {
+      const std::string normalized = NormalizeNfc(stretch);
+      for (const auto piece : pre_tokenizer_->Split(normalized)) EncodePiece(piece, out);
+    } else {
+      for (const auto piece : pre_tokenizer_->Split(stretch)) EncodePiece(piece, out);
+    }
+    text.remove_prefix(valid);
+  }
+}
+
+void BpeTokenizer::EncodePiece(std::string_view piece, std::vector<TokenId>* out) const {
+  if (ignore_merges_) {
+    const std::optional<TokenId> whole = vocabulary_->Find(ToByteLevel(piece));
+    if (whole && vocabulary_->kinds[static_cast<size_t>(*whole)] == TokenKind::kNormal) {
+      out->push_back(*whole);
+      return;
+    }
+  }
+  bpe_->Encode(piece, out);
+}
+
+std::string BpeTokenizer::TokenBytes(TokenId id) const {
+  if (!IsValid(id)) return {};
+  const auto index = static_cast<size_t>(id);
+  const TokenKind kind = vocabulary_->kinds[index];
+  // Control and added tokens are spelled as they are, not in the byte alphabet.
+  if (IsControl(id) || kind == TokenKind::kUserDefined) return vocabulary_->pieces[index];
+  return FromByteLevel(vocabulary_->pieces[index]);
+}
+
+std::string BpeTokenizer::TokenPiece(TokenId id) const {
+  return IsValid(id) ? vocabulary_->pieces[static_cast<size_t>(id)] : std::string();
+}
+
+std::string BpeTokenizer::Decode(std::span<const TokenId> ids, bool skip_special) const {
+  std::string out;
+  std::string pending;
+  for (const TokenId id : ids) {
+    if (skip_special && IsControl(id)) continue;
+    AppendDecided(TokenBytes(id), &pending, &out);
+  }
+  if (!pending.empty()) out.append(kReplacementCharacter);
+  return out;
+}
+
+}  // namespace masu
