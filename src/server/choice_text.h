@@ -13,11 +13,11 @@
 namespace masu {
 
 struct ChoiceTextOptions {
-  std::vector<std::string> stop;
+  std::vector<std::string> stop = {};
   bool include_stop = false;  // keep the stop string, or the stop token's text, in the answer
   bool skip_special_tokens = true;
   uint32_t min_tokens = 0;  // stop strings are not looked for among the first so many tokens
-  std::vector<TokenId> stop_token_ids;
+  std::vector<TokenId> stop_token_ids = {};
 };
 
 // What one update adds to the answer.
