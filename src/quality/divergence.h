@@ -1,0 +1,42 @@
+// How far one setting's next-token distributions are from a baseline's, over a text.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "quality/scoring.h"
+
+namespace masu {
+
+struct DivergenceArm {
+  std::string name;
+  ScoringSession* session = nullptr;
+};
+
+struct Divergence {
+  std::string name;
+  uint64_t tokens = 0;
+  double mean_kl = 0;  // KL(baseline || arm) in nats, mean over positions
+  double max_kl = 0;
+  double top1_agreement = 0;  // share of positions with the same most likely token
+  double perplexity = 0;      // of the text's own next tokens
+};
+
+struct DivergenceReport {
+  double baseline_perplexity = 0;
+  std::vector<Divergence> arms;
+};
+
+// KL(p || q) of the softmaxes of two rows of logits; all sums in double.
+double KlDivergence(std::span<const float> p_logits, std::span<const float> q_logits);
+
+// Cuts `tokens` into windows and compares every arm with the baseline at each position. `progress`
+// gets 0 to 1.
+DivergenceReport MeasureDivergence(std::span<const TokenId> tokens, uint32_t window, uint32_t vocab,
+                                   ScoringSession& baseline, std::span<const DivergenceArm> arms,
+                                   const std::function<void(double)>& progress);
+
+}  // namespace masu
