@@ -1,6 +1,34 @@
 #include <cstdio>
+#include <variant>
 
-int main() {
-  std::puts("masu " MASU_VERSION);
-  return 0;
+#include "base/environment.h"
+#include "base/log.h"
+#include "cli/commands.h"
+
+namespace {
+
+struct Run {
+  int operator()(const masu::ServeOptions& o) const { return masu::RunServe(o); }
+  int operator()(const masu::ChatOptions& o) const { return masu::RunChat(o); }
+  int operator()(const masu::GenerateOptions& o) const { return masu::RunGenerate(o); }
+  int operator()(const masu::InfoOptions& o) const { return masu::RunInfo(o); }
+  int operator()(const masu::EvalKlOptions& o) const { return masu::RunEvalKl(o); }
+  int operator()(const masu::TokenizeOptions& o) const { return masu::RunTokenize(o); }
+  int operator()(const masu::DetokenizeOptions& o) const { return masu::RunDetokenize(o); }
+  int operator()(const masu::VersionOptions&) const {
+    std::puts("masu " MASU_VERSION);
+    return 0;
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (const auto name = masu::Environment::Read().log_level; name) {
+    const auto level = masu::ParseLogLevel(*name);
+    if (!level.ok()) return masu::PrintError(level.error());
+    masu::SetLogLevel(*level);
+  }
+  const masu::ParsedCommandLine parsed = masu::ParseCommandLine(argc, argv);
+  return parsed.command ? std::visit(Run(), *parsed.command) : parsed.exit_code;
 }

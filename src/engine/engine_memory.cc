@@ -94,15 +94,21 @@ Result<uint32_t> MaxModelLen(const EngineConfig& config, uint32_t trained, uint6
 
 }  // namespace
 
-Result<EngineMemory> PlanEngineMemory(const LoadedModel& model, const EngineConfig& config) {
+Result<KvPageLayout> ConfiguredLayout(const ModelConfig& model, const EngineConfig& config) {
   if (config.max_num_seqs == 0) return InvalidArgument("--max-num-seqs must be at least 1");
-  if (config.max_num_batched_tokens == 0)
+  if (config.max_num_batched_tokens == 0) {
     return InvalidArgument("--max-num-batched-tokens must be at least 1");
+  }
   MASU_ASSIGN_OR_RETURN(const KvEncoding encoding,
-                        ParseKvEncoding(config.kv_cache_dtype, model.config.kv_cache_dtype));
+                        ParseKvEncoding(config.kv_cache_dtype, model.kv_cache_dtype));
   MASU_ASSIGN_OR_RETURN(const KvSide side, MakeKvSide(encoding, config.kv_scale));
+  return LayoutFor(model, side, config.block_size);
+}
+
+Result<EngineMemory> PlanEngineMemory(const LoadedModel& model, const EngineConfig& config) {
   EngineMemory memory;
-  MASU_ASSIGN_OR_RETURN(memory.layout, LayoutFor(model.config, side, config.block_size));
+  MASU_ASSIGN_OR_RETURN(memory.layout, ConfiguredLayout(model.config, config));
+  const KvSide side = memory.layout.layers.front().k;
   MASU_ASSIGN_OR_RETURN(const Bytes arena, ArenaBytes(model, config));
   const uint64_t pages = arena.value / memory.layout.page_bytes;
   if (pages == 0) {
@@ -112,7 +118,7 @@ Result<EngineMemory> PlanEngineMemory(const LoadedModel& model, const EngineConf
         FormatBytes(arena), FormatBytes({memory.layout.page_bytes}));
   }
   CacheInfo& info = memory.cache_info;
-  info.kv_cache_dtype = KvEncodingName(encoding);
+  info.kv_cache_dtype = KvEncodingName(side.encoding);
   info.kv_scale = ScaleName(side);
   info.arena = arena;
   info.bytes_per_token = {memory.layout.bytes_per_token()};

@@ -16,6 +16,10 @@ struct EngineMemory {
   CacheInfo cache_info;
 };
 
+// The page layout that the configuration asks for. Needs no weights, so a setting that cannot work
+// is refused before they are read.
+Result<KvPageLayout> ConfiguredLayout(const ModelConfig& model, const EngineConfig& config);
+
 // Errors name the option and the value that would fit.
 Result<EngineMemory> PlanEngineMemory(const LoadedModel& model, const EngineConfig& config);
 

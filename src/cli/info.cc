@@ -1,0 +1,96 @@
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "checkpoint/gguf.h"
+#include "checkpoint/model_config.h"
+#include "cli/commands.h"
+#include "engine/engine_memory.h"
+
+namespace masu {
+namespace {
+
+Result<void> PrintModel(const std::string& path) {
+  MASU_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
+  MASU_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(*file));
+  std::map<std::string, std::pair<uint64_t, uint64_t>> formats;  // tensors, bytes
+  uint64_t parameters = 0, bytes = 0;
+  for (const GgufTensor& tensor : file->tensors()) {
+    auto& [count, size] = formats[GgmlTypeName(static_cast<uint32_t>(tensor.type))];
+    ++count;
+    size += tensor.data.size();
+    parameters += tensor.elements();
+    bytes += tensor.data.size();
+  }
+  std::printf("%s\n  name          %s\n  architecture  %s, %u layers, hidden %u, feed-forward %u\n",
+              path.c_str(), config.name.c_str(), config.architecture.c_str(), config.num_layers,
+              config.hidden_size, config.intermediate_size);
+  std::printf(
+      "  attention     %u heads, %u KV heads of %u\n  vocabulary    %s%s\n  context       %s "
+      "tokens\n",
+      config.num_heads, config.num_kv_heads, config.head_dim,
+      FormatCount(config.vocab_size).c_str(), config.tied_embeddings ? ", tied" : "",
+      FormatCount(config.max_position).c_str());
+  std::printf("  weights       %s in %s parameters:", FormatBytes({bytes}).c_str(),
+              FormatCount(parameters).c_str());
+  for (const auto& [name, entry] : formats) {
+    std::printf(" %s %lu (%s)", name.c_str(), static_cast<unsigned long>(entry.first),
+                FormatBytes({entry.second}).c_str());
+  }
+  CacheInfo cache;
+  cache.arena = GiB(1);
+  cache.block_size = 16;
+  cache.max_model_len = config.max_position;
+  cache.recommended_dtype = "int8";
+  std::printf("\nFor each GiB:\n%s",
+              FormatCapacityTable(CapacityTable(config, cache), cache).c_str());
+  return {};
+}
+
+size_t Append(char* data, size_t size, size_t count, void* to) {
+  static_cast<std::string*>(to)->append(data, size * count);
+  return size * count;
+}
+
+Result<std::string> Get(const std::string& url) {
+  std::string body;
+  CURL* curl = curl_easy_init();
+  curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
+  curl_easy_setopt(curl, CURLOPT_TIMEOUT, 10L);
+  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, Append);
+  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &body);
+  const CURLcode code = curl_easy_perform(curl);
+  long status = 0;
+  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+  curl_easy_cleanup(curl);
+  if (code != CURLE_OK) {
+    return MakeError(ErrorCode::kUnavailable, "{}: {}; is masu serve running there? (--url)", url,
+                     curl_easy_strerror(code));
+  }
+  if (status != 200)
+    return MakeError(ErrorCode::kUnavailable, "{}: HTTP {}: {}", url, status, body);
+  return body;
+}
+
+}  // namespace
+
+int RunInfo(const InfoOptions& options) {
+  if (options.model.empty() && !options.why) {
+    return PrintError(
+        InvalidArgument("give a MODEL to describe, or --why to ask a running server"));
+  }
+  if (!options.model.empty()) {
+    const Result<void> printed = PrintModel(options.model);
+    if (!printed.ok()) return PrintError(printed.error());
+  }
+  if (options.why) {
+    const Result<std::string> answer = Get(options.url + "/debug/why");
+    if (!answer.ok()) return PrintError(answer.error());
+    std::fputs(answer->c_str(), stdout);
+  }
+  return 0;
+}
+
+}  // namespace masu

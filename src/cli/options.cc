@@ -1,0 +1,354 @@
+// The only file that includes CLI11, which is slow to compile.
+#include "cli/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <iostream>
+
+#include "base/environment.h"
+#include "base/log.h"
+#include "base/units.h"
+
+namespace masu {
+namespace {
+
+constexpr uint32_t kAuto = 0;
+
+// "8192", "8k" (8000), "8K" (8192); 0 stands for auto.
+std::string ParseLength(const std::string& text, uint32_t& out) {
+  if (text == "auto" || text == "-1") return out = kAuto, std::string();
+  size_t end = 0;
+  unsigned long long value = 0;
+  try {
+    value = std::stoull(text, &end);
+  } catch (const std::exception&) {
+    return "'" + text + "' is not a number of tokens; write for example 8192, 8K or auto";
+  }
+  const std::string unit = text.substr(end);
+  const unsigned long long scale = unit == "k" ? 1000 : unit == "K" ? 1024 : unit.empty() ? 1 : 0;
+  if (scale == 0 || value == 0 || value * scale > 0x7fffffffULL || text[0] == '-') {
+    return "'" + text + "' is not a number of tokens; write for example 8192, 8K or auto";
+  }
+  out = static_cast<uint32_t>(value * scale);
+  return {};
+}
+
+void AddEngineOptions(CLI::App& app, EngineConfig& config) {
+  app.add_option("--kv-cache-dtype", config.kv_cache_dtype,
+                 "auto, bfloat16, float16, float32, fp8 (= fp8_e4m3), fp8_e5m2 or int8")
+      ->capture_default_str();
+  app.add_option("--kv-scale", config.kv_scale, "scales of 8-bit caches: auto, dynamic or unit")
+      ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--kv-cache-memory-bytes",
+         [&config](const std::string& text) {
+           const Result<Bytes> bytes = ParseBytes(text);
+           if (!bytes.ok())
+             throw CLI::ValidationError("--kv-cache-memory-bytes", bytes.error().message);
+           config.kv_cache_memory_bytes = *bytes;
+         },
+         "size of the KV cache, such as 1GiB; overrides --gpu-memory-utilization")
+      ->type_name("SIZE");
+  app.add_option("--gpu-memory-utilization,--device-memory-utilization",
+                 config.gpu_memory_utilization,
+                 "share of the machine's memory for weights, buffers and KV cache together: "
+                 "0.90-0.95 for a machine of "
+                 "its own, 0.60-0.80 when shared")
+      ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--max-model-len",
+         [&config](const std::string& text) {
+           uint32_t length = 0;
+           if (const std::string error = ParseLength(text, length); !error.empty()) {
+             throw CLI::ValidationError("--max-model-len", error);
+           }
+           config.max_model_len = length == kAuto ? std::nullopt : std::optional(length);
+         },
+         "longest prompt and answer together; auto (default): the model's, shrunk to what fits")
+      ->type_name("TOKENS");
+  app.add_option("--block-size", config.block_size, "tokens per KV page: 8, 16, 32, 64 or 128")
+      ->capture_default_str();
+  app.add_option("--max-num-seqs", config.max_num_seqs, "choices that may run at once")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--max-num-batched-tokens", config.max_num_batched_tokens,
+                 "tokens computed in one step")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--long-prefill-token-threshold", config.max_prefill_chunk,
+                 "longest chunk of one prompt in a step; 0: only the step's budget bounds it")
+      ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--scheduling-policy",
+         [&config](const std::string& name) {
+           if (name != "fcfs" && name != "priority") {
+             throw CLI::ValidationError("--scheduling-policy",
+                                        "'" + name + "' is unknown; use fcfs or priority");
+           }
+           config.scheduling_policy =
+               name == "priority" ? SchedulingPolicy::kPriority : SchedulingPolicy::kFcfs;
+         },
+         "fcfs (default), or priority: a smaller number in the request goes first")
+      ->type_name("POLICY");
+  app.add_option("--max-num-queued-reqs", config.max_num_queued_reqs,
+                 "choices that may wait; beyond, 503 (default: 4 x max-num-seqs)");
+  app.add_option("--max-logprobs", config.max_logprobs,
+                 "most logprobs per token that a request may ask for")
+      ->capture_default_str();
+  app.add_option("--seed", config.seed, "of requests that bring none")->capture_default_str();
+  app.add_option("--activation-dtype", config.activation_dtype,
+                 "auto (bfloat16 where the CPU multiplies it), float32 or bfloat16")
+      ->capture_default_str();
+  app.add_option("--threads", config.num_threads, "0: all CPUs this process may use")
+      ->capture_default_str();
+  app.add_option("--device", config.backend, "cpu")->capture_default_str();
+}
+
+// Flags of vLLM that scripts carry along. Each is accepted and says what happens instead.
+struct ForeignFlag {
+  const char* name;
+  bool takes_value;
+  const char* what;
+};
+constexpr ForeignFlag kForeignFlags[] = {
+    {"--swap-space", true,
+     "swapping is not built yet: a preempted request is recomputed, with the same answer"},
+    {"--preemption-mode", true, "preempted requests are recomputed"},
+    {"--calculate-kv-scales", false, "scales are dynamic already; no calibration is needed"},
+    {"--enable-prefix-caching", false, "prefix sharing is not built yet"},
+    {"--no-enable-prefix-caching", false, "prefix sharing is not built yet, so it is off"},
+    {"--enable-chunked-prefill", false, "prompts are always computed in chunks"},
+    {"--no-enable-chunked-prefill", false,
+     "prompts are always computed in chunks, with the same answer"},
+    {"--dtype", true, "weights stay as the checkpoint has them; see --activation-dtype"},
+    {"--enforce-eager", false, "there are no graphs to capture"},
+    {"--trust-remote-code", false, "no code of a checkpoint is ever run"},
+    {"--disable-log-requests", false, "requests are not logged"},
+    {"--disable-log-stats", false, "statistics are on /metrics only"},
+    {"--use-v2-block-manager", false, "there is one block manager"},
+    {"--guided-decoding-backend", true, "structured output is not built yet"},
+    {"--uvicorn-log-level", true, "use MASU_LOG_LEVEL"},
+    {"--disable-uvicorn-access-log", false, "requests are not logged"},
+};
+
+void AddForeignFlags(CLI::App& app) {
+  for (const ForeignFlag& flag : kForeignFlags) {
+    const auto warn = [flag] { LogWarning("{} has no effect: {}", flag.name, flag.what); };
+    if (flag.takes_value) {
+      app.add_option_function<std::string>(
+             flag.name, [warn](const std::string&) { warn(); }, flag.what)
+          ->group("Accepted for vLLM's sake");
+    } else {
+      app.add_flag_callback(flag.name, warn, flag.what)->group("Accepted for vLLM's sake");
+    }
+  }
+}
+
+void AddServerOptions(CLI::App& app, ServerConfig& config) {
+  app.add_option("--host", config.http.host, "address to listen on; 0.0.0.0 for all")
+      ->capture_default_str();
+  app.add_option("--port", config.http.port, "0: a free one")->capture_default_str();
+  app.add_option("--api-key", config.api_keys,
+                 "a key that clients must send (repeatable; or MASU_API_KEY)");
+  app.add_option("--served-model-name", config.served_model_name,
+                 "names of the model; the first is in responses");
+  app.add_option_function<uint64_t>(
+         "--sse-keep-alive-interval",
+         [&config](uint64_t seconds) {
+           config.sse_keep_alive_interval = std::chrono::seconds(seconds);
+         },
+         "seconds between comment lines in quiet streams; 0: none")
+      ->type_name("SECONDS");
+  app.add_option("--max-body-bytes", config.http.body_limit, "largest request body")
+      ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--metrics-prefix",
+         [&config](const std::string& name) {
+           if (name != "both" && name != "native" && name != "vllm") {
+             throw CLI::ValidationError("--metrics-prefix",
+                                        "'" + name + "' is unknown; use both, native or vllm");
+           }
+           config.metrics_prefix = name == "both"     ? MetricsPrefix::kBoth
+                                   : name == "native" ? MetricsPrefix::kNative
+                                                      : MetricsPrefix::kVllm;
+         },
+         "names of metrics: both (default), native (masu:) or vllm (vllm:)")
+      ->type_name("PREFIX");
+}
+
+void AddModel(CLI::App& app, std::string& model) {
+  app.add_option("MODEL", model, "a .gguf file")->required();
+}
+
+void AddGenerateOptions(CLI::App& app, GenerateOptions& options) {
+  AddModel(app, options.model);
+  AddEngineOptions(app, options.engine);
+  app.add_option("--max-tokens", options.max_tokens, "longest answer")->capture_default_str();
+  app.add_option("--temperature", options.temperature, "0: the most likely token")
+      ->capture_default_str();
+  app.add_option("--top-p", options.top_p, "share of the likeliest tokens to draw from")
+      ->capture_default_str();
+  app.add_option("--seed-of-request", options.seed, "same seed, same answer");
+  app.add_option("--system", options.system, "system message");
+}
+
+size_t EditDistance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+std::string NearestFlag(const CLI::App& app, const std::string& unknown) {
+  std::string best;
+  size_t distance = unknown.size() / 2 + 1;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      const size_t d = EditDistance(unknown, "--" + name);
+      if (d < distance) distance = d, best = "--" + name;
+    }
+  }
+  return best;
+}
+
+// --kv_cache_dtype=fp8 -> --kv-cache-dtype=fp8
+std::string WithDashes(std::string argument) {
+  if (!argument.starts_with("--")) return argument;
+  const size_t end = std::min(argument.find('='), argument.size());
+  std::replace(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
+  return argument;
+}
+
+}  // namespace
+
+ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
+  const Environment environment = Environment::Read();
+  CLI::App app("masu " MASU_VERSION ": LLM inference that packs more requests into the same memory",
+               "masu");
+  app.require_subcommand(1);
+  app.fallthrough(false);
+
+  ServeOptions serve;
+  CLI::App* serve_app = app.add_subcommand("serve", "OpenAI-compatible server");
+  AddModel(*serve_app, serve.model);
+  AddServerOptions(*serve_app, serve.server);
+  AddEngineOptions(*serve_app, serve.engine);
+  AddForeignFlags(*serve_app);
+
+  GenerateOptions generate;
+  CLI::App* generate_app = app.add_subcommand("generate", "answer one prompt");
+  AddGenerateOptions(*generate_app, generate);
+  generate_app->add_option("-p,--prompt", generate.prompt, "the prompt; - reads standard input")
+      ->required();
+  generate_app->add_flag("--raw", generate.raw,
+                         "continue the prompt as it is, without the chat template");
+
+  ChatOptions chat;
+  chat.max_tokens = 512;
+  CLI::App* chat_app = app.add_subcommand("chat", "talk to a model in the terminal");
+  AddGenerateOptions(*chat_app, chat);
+
+  InfoOptions info;
+  CLI::App* info_app =
+      app.add_subcommand("info", "what a model file holds, or why a running server is slow");
+  info_app->add_option("MODEL", info.model, "a .gguf file");
+  info_app->add_flag("--why", info.why,
+                     "ask the server at --url why it is slow and why requests wait");
+  info_app->add_option("--url", info.url, "of a running server")->capture_default_str();
+
+  EvalKlOptions kl;
+  CLI::App* eval_app = app.add_subcommand("eval", "measure what a setting costs in quality");
+  eval_app->require_subcommand(1);
+  CLI::App* kl_app = eval_app->add_subcommand(
+      "kl", "KL divergence and top-1 agreement of KV encodings over a text");
+  AddModel(*kl_app, kl.model);
+  kl_app
+      ->add_option("--text", kl.text,
+                   "plain text, or .jsonl with a \"context\" or \"text\" in each line")
+      ->required();
+  kl_app
+      ->add_option("--kv-cache-dtype", kl.encodings,
+                   "encodings to compare, such as int8 fp8 fp8:unit")
+      ->delimiter(',');
+  kl_app->add_option("--baseline", kl.baseline, "encoding to compare with")->capture_default_str();
+  kl_app->add_option("--tokens", kl.tokens, "how many tokens of the text")->capture_default_str();
+  kl_app->add_option("--window", kl.window, "context length; each window starts anew")
+      ->capture_default_str();
+  kl_app->add_option("--activation-dtype", kl.engine.activation_dtype, "auto, float32 or bfloat16")
+      ->capture_default_str();
+  kl_app->add_option("--threads", kl.engine.num_threads, "0: all CPUs this process may use")
+      ->capture_default_str();
+  kl_app->add_flag("--json", kl.json, "print JSON");
+
+  TokenizeOptions tokenize;
+  CLI::App* tokenize_app =
+      app.add_subcommand("tokenize", "standard input to token ids on one line");
+  AddModel(*tokenize_app, tokenize.model);
+  tokenize_app->add_flag("--pieces", tokenize.pieces,
+                         "print the vocabulary's spelling, one token a line");
+  tokenize_app->add_flag("--no-special", tokenize.no_special, "add no BOS or EOS");
+
+  DetokenizeOptions detokenize;
+  CLI::App* detokenize_app =
+      app.add_subcommand("detokenize", "token ids on standard input to text");
+  AddModel(*detokenize_app, detokenize.model);
+
+  CLI::App* version_app = app.add_subcommand("version", "print the version");
+
+  std::vector<std::string> arguments;
+  for (int i = argc - 1; i > 0; --i)
+    arguments.push_back(WithDashes(argv[i]));  // CLI11 takes them reversed
+  try {
+    app.parse(std::move(arguments));
+  } catch (const CLI::CallForHelp&) {
+    const CLI::App* target = &app;
+    for (const CLI::App* sub = target; sub != nullptr;) {
+      target = sub;
+      const auto parsed = sub->get_subcommands();
+      sub = parsed.empty() ? nullptr : parsed.front();
+    }
+    std::cout << target->help();
+    return {std::nullopt, 0};
+  } catch (const CLI::ParseError& error) {
+    std::string message = error.what();
+    const auto parsed = app.get_subcommands();
+    const CLI::App& used = parsed.empty() ? app : *parsed.front();
+    if (const auto* extras = dynamic_cast<const CLI::ExtrasError*>(&error); extras != nullptr) {
+      const std::vector<std::string> unknown = used.remaining();
+      const std::string first =
+          unknown.empty() ? "" : unknown.front().substr(0, unknown.front().find('='));
+      message = "unknown argument '" + first + "'";
+      const std::string nearest = NearestFlag(used, first);
+      if (!nearest.empty()) message += "; did you mean " + nearest + "?";
+    }
+    std::replace(message.begin(), message.end(), '\n', ' ');
+    std::cerr << "masu: " << message << " (see masu"
+              << (parsed.empty() ? "" : " " + used.get_name()) << " --help)\n";
+    return {std::nullopt, 2};
+  }
+
+  for (EngineConfig* config : {&serve.engine, &generate.engine, &chat.engine, &kl.engine})
+    config->isa = environment.isa;
+  if (environment.api_key) serve.server.api_keys.push_back(*environment.api_key);
+  if (kl.encodings.empty()) kl.encodings = {"int8", "fp8", "fp8:unit", "fp8_e5m2"};
+  if (*serve_app) return {serve, 0};
+  if (*generate_app) return {generate, 0};
+  if (*chat_app) return {chat, 0};
+  if (*info_app) return {info, 0};
+  if (*kl_app) return {kl, 0};
+  if (*tokenize_app) return {tokenize, 0};
+  if (*detokenize_app) return {detokenize, 0};
+  if (*version_app) return {VersionOptions{}, 0};
+  return {std::nullopt, 2};
+}
+
+}  // namespace masu

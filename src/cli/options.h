@@ -1,0 +1,74 @@
+// The command line, parsed once into one struct per command.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine_config.h"
+#include "server/server_config.h"
+
+namespace masu {
+
+struct ServeOptions {
+  std::string model;
+  EngineConfig engine;
+  ServerConfig server;
+};
+
+struct GenerateOptions {
+  std::string model;
+  EngineConfig engine;
+  std::string prompt;  // "-": standard input
+  std::string system;  // chat only
+  uint32_t max_tokens = 128;
+  float temperature = 0;
+  float top_p = 1;
+  std::optional<uint64_t> seed;
+  bool raw = false;  // generate: the prompt as it is, without chat template
+};
+
+struct ChatOptions : GenerateOptions {};
+
+struct InfoOptions {
+  std::string model;  // a file, or empty with --url
+  bool why = false;
+  std::string url = "http://127.0.0.1:8000";
+};
+
+struct EvalKlOptions {
+  std::string model;
+  EngineConfig engine;
+  std::string text;                    // .jsonl with "context" (or "text") fields, or plain text
+  std::vector<std::string> encodings;  // "int8", "fp8", "fp8:unit"
+  std::string baseline = "bfloat16";
+  uint32_t tokens = 4096;
+  uint32_t window = 512;
+  bool json = false;
+};
+
+struct TokenizeOptions {
+  std::string model;
+  bool pieces = false;
+  bool no_special = false;
+};
+struct DetokenizeOptions {
+  std::string model;
+};
+struct VersionOptions {};
+
+using Command = std::variant<ServeOptions, GenerateOptions, ChatOptions, InfoOptions, EvalKlOptions,
+                             TokenizeOptions, DetokenizeOptions, VersionOptions>;
+
+struct ParsedCommandLine {
+  std::optional<Command> command;  // none: what there was to say has been printed
+  int exit_code = 0;
+};
+
+// `--a_b` is read as `--a-b`. Help goes to standard output, errors (an unknown flag with the
+// nearest known one) to standard error with exit code 2.
+ParsedCommandLine ParseCommandLine(int argc, const char* const* argv);
+
+}  // namespace masu

@@ -1,0 +1,58 @@
+#include <cstdio>
+#include <thread>
+
+#include "base/log.h"
+#include "cli/commands.h"
+#include "engine/engine_memory.h"
+#include "server/server.h"
+
+namespace masu {
+namespace {
+
+// Loads beside the running server, which answers /health with the progress meanwhile.
+struct Loading {
+  std::unique_ptr<EngineLoop> loop;
+  std::shared_ptr<Engine> engine;
+};
+
+void Load(const ServeOptions& options, Server& server, Loading& loading) {
+  auto model = LoadedModel::Load(options.model, options.engine,
+                                 [&](double fraction, const std::string& what) {
+                                   server.SetLoading(fraction, what);
+                                   ShowProgress(fraction, what);
+                                 });
+  if (!model.ok()) return server.SetFailed(model.error());
+  auto engine = Engine::Create(model.value(), options.engine);
+  if (!engine.ok()) return server.SetFailed(engine.error());
+  loading.engine = std::move(engine).value();
+  const CacheInfo& cache = loading.engine->cache_info();
+  const LoadedModel& loaded = *model.value();
+  std::printf("%s: %s of weights, %s, activations %s, %u threads\n", loaded.name.c_str(),
+              FormatBytes(loaded.weight_bytes).c_str(), loaded.isa.c_str(),
+              loaded.activation_dtype.c_str(), loaded.ops->num_threads());
+  std::printf("%s", FormatCapacityTable(CapacityTable(loaded.config, cache), cache).c_str());
+  loading.loop = std::make_unique<EngineLoop>(*loading.engine);
+  server.SetModel(loading.engine, model.value());
+  std::printf("ready on http://%s:%u\n", options.server.http.host.c_str(), server.port());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int RunServe(const ServeOptions& options) {
+  ServerConfig config = options.server;
+  config.http.stop_on_signals = true;
+  auto server = Server::Listen(config);
+  if (!server.ok()) return PrintError(server.error());
+  std::fprintf(stderr, "listening on http://%s:%u, loading %s\n", config.http.host.c_str(),
+               server.value()->port(), options.model.c_str());
+  Loading loading;
+  std::thread loader([&] { Load(options, *server.value(), loading); });
+  const Result<void> result = server.value()->Run();
+  loader.join();
+  loading.loop.reset();
+  if (!result.ok()) return PrintError(result.error());
+  return 0;
+}
+
+}  // namespace masu
