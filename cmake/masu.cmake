@@ -12,6 +12,9 @@ if(MASU_SANITIZE)
   target_compile_options(masu_flags INTERFACE -fsanitize=${MASU_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(masu_flags INTERFACE -fsanitize=${MASU_SANITIZE})
 endif()
+if(MASU_FUZZ)  # libFuzzer steers by the coverage of all code that it calls, so every layer is instrumented
+  target_compile_options(masu_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 
 enable_testing()
 if(MASU_TESTS)

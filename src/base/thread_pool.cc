@@ -1,7 +1,6 @@
 #include "base/thread_pool.h"
 
 #include <sched.h>
-#include <xmmintrin.h>
 
 #include <algorithm>
 #include <chrono>
@@ -31,7 +30,7 @@ bool SpinUntil(const Done& done) {
   do {
     for (int i = 0; i < 64; ++i) {
       if (done()) return true;
-      _mm_pause();
+      __builtin_ia32_pause();
     }
   } while (std::chrono::steady_clock::now() < end);
   return done();
@@ -50,7 +49,7 @@ uint32_t UsableCpus() {
 void FlushSubnormals() {
   constexpr unsigned kFlushToZero = 0x8000;
   constexpr unsigned kDenormalsAreZero = 0x0040;
-  _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
+  __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | kFlushToZero | kDenormalsAreZero);
 }
 
 ThreadPool::ThreadPool(uint32_t num_threads) {

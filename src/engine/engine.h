@@ -84,6 +84,9 @@ class Engine {
   virtual const LoadedModel& model() const = 0;
   // Why requests wait or are slow right now, one finding per line (for `masu info --why`).
   virtual std::string Explain() const = 0;
+
+  // Ends every request with kAbort. Only while no other thread steps the engine.
+  virtual void AbortAll() = 0;
 };
 
 // Owns the thread that steps an engine. Destruction stops it; unfinished requests get kAbort.

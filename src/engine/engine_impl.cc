@@ -1,0 +1,513 @@
+#include "engine/engine_impl.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/log.h"
+#include "engine/engine_memory.h"
+#include "engine/random.h"
+#include "kv/invariants.h"
+
+namespace masu {
+
+const char* FinishReasonName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kAbort:
+      return "abort";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "error";
+}
+
+Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<LoadedModel> model,
+                                               const EngineConfig& config) {
+  return EngineImpl::Create(std::move(model), config);
+}
+
+Result<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<LoadedModel> model,
+                                                   const EngineConfig& config) {
+  std::unique_ptr<EngineImpl> engine(new EngineImpl(std::move(model), config));
+  MASU_TRY(engine->Init());
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+EngineImpl::EngineImpl(std::shared_ptr<LoadedModel> model, const EngineConfig& config)
+    : config_(config), model_(std::move(model)) {}
+
+EngineImpl::~EngineImpl() { AbortAll(); }
+
+Result<void> EngineImpl::Init() {
+  MASU_ASSIGN_OR_RETURN(EngineMemory memory, PlanEngineMemory(*model_, config_));
+  cache_info_ = memory.cache_info;
+  MASU_ASSIGN_OR_RETURN(cache_,
+                        KvCache::Create(*model_->ops, memory.cache_info.arena, {memory.layout}));
+  cache_info_.pages = cache_->pool().TotalPages(LayoutId(0));
+  cache_info_.tokens = cache_info_.pages * cache_info_.block_size;
+  MASU_ASSIGN_OR_RETURN(
+      runner_, ModelRunner::Create(*model_->model, *model_->ops, *cache_, config_.max_num_seqs));
+  const uint32_t vocab = model_->config.vocab_size;
+  sampler_ = std::make_unique<Sampler>(
+      model_->tokenizer ? std::min(vocab, model_->tokenizer->vocab_size()) : vocab);
+  const GoesFirst order{config_.scheduling_policy == SchedulingPolicy::kPriority};
+  running_ = Queue(order);
+  waiting_ = Queue(order);
+  limits_ = {.max_num_seqs = config_.max_num_seqs,
+             .max_num_batched_tokens = config_.max_num_batched_tokens,
+             .max_prefill_chunk = config_.max_prefill_chunk,
+             .order = order};
+  max_queued_ = config_.max_num_queued_reqs.value_or(4 * config_.max_num_seqs);
+  totals_.kv_pages_total = cache_info_.pages;
+  stats_ = totals_;
+  return {};
+}
+
+// --- callers' side ---
+
+Result<void> EngineImpl::CheckRequest(const Request& request) const {
+  const uint32_t vocab = model_->config.vocab_size;
+  const auto bad = [](const char* param, std::string message) {
+    return Error{ErrorCode::kInvalidArgument, std::move(message), param};
+  };
+  if (request.prompt.empty()) return bad("prompt", "the prompt is empty; give at least one token");
+  for (const TokenId token : request.prompt) {
+    if (token < 0 || static_cast<uint32_t>(token) >= vocab) {
+      return bad("prompt",
+                 fmt::format("token id {} is not in the vocabulary of {} tokens", token, vocab));
+    }
+  }
+  MASU_TRY(request.sampling.Validate(vocab));
+  const uint64_t most = cache_info_.max_model_len;
+  const uint64_t prompt = request.prompt.size();
+  if (prompt + request.sampling.max_tokens > most) {
+    return bad(
+        "input_tokens",
+        fmt::format(
+            "This model's maximum context length is {} tokens. However, your prompt contains {} "
+            "input "
+            "tokens and {} output tokens were requested; shorten the prompt or lower max_tokens.",
+            most, prompt, request.sampling.max_tokens));
+  }
+  const uint32_t logprobs =
+      std::max(request.sampling.logprobs.value_or(0), request.sampling.prompt_logprobs.value_or(0));
+  if (logprobs > config_.max_logprobs) {
+    return bad("logprobs", fmt::format("{} logprobs were requested; at most {} (--max-logprobs)",
+                                       logprobs, config_.max_logprobs));
+  }
+  return {};
+}
+
+Result<RequestId> EngineImpl::Submit(Request request) {
+  MASU_TRY(CheckRequest(request));
+  auto state = std::make_unique<RequestState>();
+  state->sampling = std::move(request.sampling);
+  state->prompt_length = static_cast<uint32_t>(request.prompt.size());
+  state->priority = request.priority;
+  state->sink = std::move(request.sink);
+  state->stop_tokens = state->sampling.stop_token_ids;
+  if (!state->sampling.ignore_eos && model_->tokenizer) {
+    const auto ends = model_->tokenizer->end_of_generation();
+    state->stop_tokens.insert(state->stop_tokens.end(), ends.begin(), ends.end());
+  }
+  const uint32_t choices = state->sampling.n;
+  for (uint32_t choice = 0; choice < choices; ++choice) {
+    auto sequence = std::make_unique<Sequence>();
+    sequence->request = state.get();
+    sequence->choice = choice;
+    sequence->tokens = request.prompt;
+    state->sequences.push_back(std::move(sequence));
+  }
+  state->unfinished = choices;
+
+  const std::lock_guard lock(mutex_);
+  if (queued_ + choices > max_queued_ + config_.max_num_seqs) {
+    return MakeError(ErrorCode::kUnavailable,
+                     "the queue is full ({} waiting); retry later or raise --max-num-queued-reqs",
+                     queued_);
+  }
+  queued_ += choices;
+  state->id = RequestId(next_request_);
+  state->arrival = next_request_++;
+  // Philox of the engine's seed and the request's number: requests without a seed differ, runs
+  // repeat.
+  const auto drawn =
+      Philox4x32({static_cast<uint32_t>(state->arrival), 0, 0, 1},
+                 {static_cast<uint32_t>(config_.seed), static_cast<uint32_t>(config_.seed >> 32)});
+  const uint64_t seed = state->sampling.seed.value_or(uint64_t{drawn[0]} << 32 | drawn[1]);
+  for (auto& sequence : state->sequences) {
+    sequence->seed = seed;
+    // Without sharing, pages belong to one choice alone, and their scope says so.
+    sequence->table.scope = state->arrival << 8 | sequence->choice;
+  }
+  const RequestId id = state->id;
+  inbox_.requests.push_back(std::move(state));
+  woken_ = true;
+  wake_.notify_one();
+  return id;
+}
+
+void EngineImpl::Abort(RequestId id) {
+  const std::lock_guard lock(mutex_);
+  inbox_.aborts.push_back(id);
+  woken_ = true;
+  wake_.notify_one();
+}
+
+void EngineImpl::StopChoice(RequestId id, uint32_t choice) {
+  const std::lock_guard lock(mutex_);
+  inbox_.stops.push_back({id, choice});
+  woken_ = true;
+  wake_.notify_one();
+}
+
+void EngineImpl::Wake() {
+  const std::lock_guard lock(mutex_);
+  woken_ = true;
+  wake_.notify_one();
+}
+
+void EngineImpl::WaitForWork() {
+  std::unique_lock lock(mutex_);
+  wake_.wait(lock, [this] { return woken_; });
+  woken_ = false;
+}
+
+EngineStats EngineImpl::Stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats stats = stats_;
+  for (const auto& request : inbox_.requests) stats.requests_waiting += request->sequences.size();
+  return stats;
+}
+
+// --- the step ---
+
+bool EngineImpl::Step() {
+  const auto start = std::chrono::steady_clock::now();
+  DrainInbox();
+  StepPlan plan = PlanStep();
+  Apply(plan);
+  CheckPages(plan);
+  if (!plan.entries.empty()) RunStep(plan);
+  Commit(plan);
+  CheckInvariants();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  PublishStats(plan.entries.empty() ? 0 : seconds, plan);
+  return !running_.empty() || !waiting_.empty();
+}
+
+void EngineImpl::DrainInbox() {
+  Inbox inbox;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(inbox, inbox_);
+  }
+  for (auto& request : inbox.requests) {
+    ++totals_.requests_received;
+    for (auto& sequence : request->sequences) waiting_.insert(sequence.get());
+    const uint64_t id = request->id.value();
+    requests_.emplace(id, std::move(request));
+  }
+  for (const RequestId id : inbox.aborts) {
+    const auto it = requests_.find(id.value());
+    if (it == requests_.end()) continue;
+    it->second->aborted = true;
+    for (auto& sequence : it->second->sequences) {
+      if (sequence->state != SequenceState::kFinished) Finish(*sequence, FinishReason::kAbort, {});
+    }
+    Forget(*it->second);
+  }
+  for (const Stop& stop : inbox.stops) {
+    const auto it = requests_.find(stop.id.value());
+    if (it == requests_.end() || stop.choice >= it->second->sequences.size()) continue;
+    Sequence& sequence = *it->second->sequences[stop.choice];
+    if (sequence.state == SequenceState::kFinished) continue;
+    Retire(sequence);  // the consumer knows already: no update
+    Forget(*it->second);
+  }
+}
+
+StepPlan EngineImpl::PlanStep() const {
+  const std::vector<Sequence*> running(running_.begin(), running_.end());
+  auto next = waiting_.begin();
+  uint32_t next_rank = 0;
+  return Schedule({.running = running,
+                   .waiting =
+                       [&](uint32_t rank) {
+                         MASU_CHECK_LE(next_rank, rank);
+                         while (next_rank < rank && next != waiting_.end()) ++next, ++next_rank;
+                         return next == waiting_.end() ? nullptr : *next;
+                       },
+                   .free_pages = cache_->pool().FreePages(LayoutId(0)),
+                   .pages_for =
+                       [&](const Sequence& sequence, uint64_t tokens) {
+                         return cache_->PagesFor(sequence.table.layout, tokens);
+                       }},
+                  limits_);
+}
+
+void EngineImpl::Preempt(Sequence& sequence) {
+  running_.erase(&sequence);
+  cache_->Release(sequence.table);
+  sequence.computed = 0;
+  sequence.state = SequenceState::kWaiting;
+  ++sequence.preemptions;
+  ++totals_.preemptions;
+  waiting_.insert(&sequence);
+}
+
+void EngineImpl::Apply(StepPlan& plan) {
+  // Admissions are the head of the queue as the plan saw it, so they come before preempted
+  // sequences return to it.
+  for (uint32_t i = 0; i < plan.admitted; ++i) {
+    Sequence* sequence = *waiting_.begin();
+    waiting_.erase(waiting_.begin());
+    sequence->state = SequenceState::kRunning;
+    running_.insert(sequence);
+  }
+  for (Sequence* sequence : plan.preempted) Preempt(*sequence);
+  std::erase_if(plan.entries, [&](const StepPlan::Entry& entry) {
+    Sequence& sequence = *entry.sequence;
+    if (cache_->Reserve(sequence.table, sequence.computed + entry.tokens)) return false;
+    // The plan counted pages that are not there (a page was quarantined meanwhile): try again next
+    // step.
+    Preempt(sequence);
+    return true;
+  });
+}
+
+void EngineImpl::CheckPages(StepPlan& plan) {
+  std::vector<KvCache::Check> checks;
+  for (const StepPlan::Entry& entry : plan.entries) {
+    checks.push_back({&entry.sequence->table, entry.sequence->computed + entry.tokens});
+  }
+  std::vector<uint32_t> bad = cache_->CheckHeaders(checks);
+  for (size_t i = bad.size(); i > 0; --i) {
+    Sequence& sequence = *plan.entries[bad[i - 1]].sequence;
+    LogError(
+        "KV page check failed for request {}: the page is quarantined and the request recomputed",
+        sequence.request->id);
+    plan.entries.erase(plan.entries.begin() + bad[i - 1]);
+    Preempt(sequence);
+  }
+}
+
+void EngineImpl::RunStep(const StepPlan& plan) {
+  runner_->Run(plan.entries, [this](const ModelRunner::Row& row, std::span<const float> logits,
+                                    const RowStats& stats) { HandleRow(row, logits, stats); });
+}
+
+void EngineImpl::HandleRow(const ModelRunner::Row& row, std::span<const float> logits,
+                           const RowStats& stats) {
+  Sequence& sequence = *row.sequence;
+  if (std::find(failed_.begin(), failed_.end(), &sequence) != failed_.end()) return;
+  const RequestState& request = *sequence.request;
+  if (!stats.finite) {
+    ++totals_.nonfinite_logits;
+    failed_.push_back(&sequence);
+    return;
+  }
+  if (row.position + 1 < sequence.tokens.size()) {  // a prompt token, known already
+    sequence.prompt_logprobs.push_back(DescribeToken(
+        logits, stats, sequence.tokens[row.position + 1], *request.sampling.prompt_logprobs));
+    return;
+  }
+  const uint32_t generated = static_cast<uint32_t>(sequence.tokens.size()) - request.prompt_length;
+  const TokenId token = sampler_->Sample(logits, stats,
+                                         {.params = request.sampling,
+                                          .seed = sequence.seed,
+                                          .choice = sequence.choice,
+                                          .position = sequence.tokens.size(),
+                                          .generated = generated,
+                                          .tokens = sequence.tokens,
+                                          .stop_tokens = request.stop_tokens,
+                                          .generated_counts = sequence.generated_counts});
+  TokenOutput output{.token = token, .logprob = 0, .rank = 0, .top = {}};
+  if (request.sampling.logprobs)
+    output = DescribeToken(logits, stats, token, *request.sampling.logprobs);
+  AppendToken(sequence, std::move(output));
+}
+
+void EngineImpl::AppendToken(Sequence& sequence, TokenOutput output) {
+  const RequestState& request = *sequence.request;
+  const TokenId token = output.token;
+  sequence.tokens.push_back(token);
+  ++sequence.generated_counts[token];
+  ++totals_.generation_tokens;
+  const uint32_t generated = static_cast<uint32_t>(sequence.tokens.size()) - request.prompt_length;
+  ChoiceUpdate update;
+  update.choice = sequence.choice;
+  if (generated == 1) {
+    totals_.prompt_tokens += request.prompt_length;
+    update.prompt_logprobs = sequence.prompt_logprobs;
+  }
+  update.tokens.push_back(std::move(output));
+  const bool stops = generated > request.sampling.min_tokens &&
+                     std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) !=
+                         request.stop_tokens.end();
+  if (stops) {
+    update.stop_token = token;
+    Finish(sequence, FinishReason::kStop, std::move(update));
+  } else if (generated >= request.sampling.max_tokens) {
+    Finish(sequence, FinishReason::kLength, std::move(update));
+  } else if (request.sink) {
+    request.sink->OnUpdate(request.id, std::move(update));
+  }
+}
+
+void EngineImpl::Finish(Sequence& sequence, FinishReason reason, ChoiceUpdate update) {
+  RequestState& request = *sequence.request;
+  update.choice = sequence.choice;
+  update.finish = reason;
+  if (reason == FinishReason::kError) request.failed = true;
+  // Pages go first: whoever reads the final update may look at the page count at once.
+  Retire(sequence);
+  if (request.sink) request.sink->OnUpdate(request.id, std::move(update));
+}
+
+void EngineImpl::Retire(Sequence& sequence) {
+  (sequence.state == SequenceState::kRunning ? running_ : waiting_).erase(&sequence);
+  cache_->Release(sequence.table);
+  sequence.state = SequenceState::kFinished;
+  --sequence.request->unfinished;
+}
+
+void EngineImpl::Forget(RequestState& request) {
+  if (request.unfinished > 0) return;
+  uint64_t& counter = request.failed    ? totals_.requests_failed
+                      : request.aborted ? totals_.requests_aborted
+                                        : totals_.requests_finished;
+  ++counter;
+  requests_.erase(request.id.value());
+}
+
+void EngineImpl::Commit(const StepPlan& plan) {
+  for (const StepPlan::Entry& entry : plan.entries) {
+    Sequence& sequence = *entry.sequence;
+    if (sequence.state == SequenceState::kRunning) sequence.computed += entry.tokens;
+  }
+  for (Sequence* sequence : failed_) {
+    ChoiceUpdate update;
+    update.error =
+        "the model computed a value that is not finite; use --activation-dtype float32, or check "
+        "the checkpoint";
+    Finish(*sequence, FinishReason::kError, std::move(update));
+  }
+  failed_.clear();
+  for (const StepPlan::Entry& entry : plan.entries) {
+    RequestState& request = *entry.sequence->request;
+    // The last finished choice of a request takes it along; earlier entries of it must not be
+    // looked at then.
+    const bool last = std::none_of(
+        &entry + 1, plan.entries.data() + plan.entries.size(),
+        [&](const StepPlan::Entry& other) { return other.sequence->request == &request; });
+    if (last) Forget(request);
+  }
+}
+
+void EngineImpl::CheckInvariants() const {
+#ifndef NDEBUG
+  std::vector<const BlockTable*> tables;
+  for (const Sequence* sequence : running_) tables.push_back(&sequence->table);
+  for (const Sequence* sequence : waiting_) tables.push_back(&sequence->table);
+  for (const std::string& violation : CheckKvInvariants(cache_->pool(), tables)) {
+    internal::CheckFailed(__FILE__, __LINE__, violation);
+  }
+#endif
+}
+
+void EngineImpl::PublishStats(double seconds, const StepPlan& plan) {
+  totals_.requests_running = running_.size();
+  totals_.requests_waiting = waiting_.size();
+  totals_.kv_page_checks = cache_->checks();
+  totals_.kv_page_mismatches = cache_->mismatches();
+  totals_.kv_pages_used = cache_->pool().used_pages();
+  totals_.kv_cache_usage =
+      static_cast<double>(cache_->pool().used_bytes()) / static_cast<double>(cache_->arena_bytes());
+  if (!plan.entries.empty()) {
+    ++totals_.steps;
+    totals_.step_seconds += seconds;
+    totals_.forward_seconds = runner_->forward_seconds();
+    for (const StepPlan::Entry& entry : plan.entries) totals_.step_tokens += entry.tokens;
+  }
+  const std::lock_guard lock(mutex_);
+  stats_ = totals_;
+  blocked_ = plan.blocked;
+  last_step_seconds_ = seconds;
+  queued_ = waiting_.size();
+  for (const auto& request : inbox_.requests) queued_ += request->sequences.size();
+}
+
+void EngineImpl::AbortAll() {
+  DrainInbox();
+  while (!requests_.empty()) {
+    RequestState& request = *requests_.begin()->second;
+    request.aborted = true;
+    for (auto& sequence : request.sequences) {
+      if (sequence->state != SequenceState::kFinished) Finish(*sequence, FinishReason::kAbort, {});
+    }
+    Forget(request);
+  }
+}
+
+std::string EngineImpl::Explain() const {
+  EngineStats stats = Stats();
+  StepPlan::Blocked blocked;
+  double step;
+  {
+    const std::lock_guard lock(mutex_);
+    blocked = blocked_;
+    step = last_step_seconds_;
+  }
+  std::string text = fmt::format(
+      "{} running, {} waiting; KV cache {:.0f} % used ({} of {} pages); last step {:.1f} ms\n",
+      stats.requests_running, stats.requests_waiting, 100 * stats.kv_cache_usage,
+      stats.kv_pages_used, stats.kv_pages_total, step * 1e3);
+  if (stats.requests_waiting > 0) {
+    switch (blocked) {
+      case StepPlan::Blocked::kPages:
+        text += fmt::format(
+            "requests wait because KV pages are taken: use a smaller encoding (now {}), more "
+            "memory "
+            "(--kv-cache-memory-bytes), or a smaller max_tokens\n",
+            cache_info_.kv_cache_dtype);
+        break;
+      case StepPlan::Blocked::kSeats:
+        text += fmt::format("requests wait because --max-num-seqs {} are running; raise it\n",
+                            config_.max_num_seqs);
+        break;
+      case StepPlan::Blocked::kTokens:
+        text += fmt::format(
+            "requests wait because a step's --max-num-batched-tokens {} are taken by prefill; "
+            "raise it\n",
+            config_.max_num_batched_tokens);
+        break;
+      case StepPlan::Blocked::kNothing:
+        break;
+    }
+  }
+  if (stats.preemptions > 0) {
+    text += fmt::format(
+        "{} preemptions so far: memory was too small for what ran at once, and work was repeated\n",
+        stats.preemptions);
+  }
+  if (stats.steps > 0) {
+    text += fmt::format(
+        "{:.0f} tokens/s over {} steps, {:.1f} tokens a step; {:.1f} % of the time outside the "
+        "model\n",
+        static_cast<double>(stats.step_tokens) / stats.step_seconds, stats.steps,
+        static_cast<double>(stats.step_tokens) / static_cast<double>(stats.steps),
+        100 * (1 - stats.forward_seconds / stats.step_seconds));
+  }
+  text += fmt::format("computing with {} on {} threads, activations {}\n", model_->isa,
+                      model_->ops->num_threads(), model_->activation_dtype);
+  if (model_->isa == "scalar")
+    text += "this CPU lacks AVX2 (or MASU_ISA forbids it): expect a tenth of the speed\n";
+  return text;
+}
+
+}  // namespace masu

@@ -1,0 +1,103 @@
+// The engine behind engine.h. README.md in this folder names states, owners and invariants.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/loaded_model.h"
+#include "engine/model_runner.h"
+#include "engine/sampler.h"
+#include "engine/scheduler.h"
+#include "kv/kv_cache.h"
+
+namespace masu {
+
+class EngineImpl final : public Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> Create(std::shared_ptr<LoadedModel> model,
+                                                const EngineConfig& config);
+  ~EngineImpl() override;
+
+  Result<RequestId> Submit(Request request) override;
+  void Abort(RequestId id) override;
+  void StopChoice(RequestId id, uint32_t choice) override;
+  bool Step() override;
+  void WaitForWork() override;
+  void Wake() override;
+  EngineStats Stats() const override;
+  const CacheInfo& cache_info() const override { return cache_info_; }
+  const EngineConfig& config() const override { return config_; }
+  const LoadedModel& model() const override { return *model_; }
+  std::string Explain() const override;
+  void AbortAll() override;
+
+ private:
+  struct Stop {
+    RequestId id;
+    uint32_t choice;
+  };
+  struct Inbox {
+    std::vector<std::unique_ptr<RequestState>> requests;
+    std::vector<RequestId> aborts;
+    std::vector<Stop> stops;
+    bool empty() const { return requests.empty() && aborts.empty() && stops.empty(); }
+  };
+  using Queue = std::set<Sequence*, GoesFirst>;
+
+  EngineImpl(std::shared_ptr<LoadedModel> model, const EngineConfig& config);
+  Result<void> Init();
+  Result<void> CheckRequest(const Request& request) const;
+
+  // The parts of a step, in order.
+  void DrainInbox();
+  StepPlan PlanStep() const;
+  void Apply(StepPlan& plan);       // preempt, admit, reserve
+  void CheckPages(StepPlan& plan);  // drops entries whose pages are not theirs
+  void RunStep(const StepPlan& plan);
+  void Commit(const StepPlan& plan);
+  void PublishStats(double seconds, const StepPlan& plan);
+
+  void HandleRow(const ModelRunner::Row& row, std::span<const float> logits, const RowStats& stats);
+  void AppendToken(Sequence& sequence, TokenOutput output);
+  void Fail(Sequence& sequence, std::string error);
+  void Finish(Sequence& sequence, FinishReason reason, ChoiceUpdate update);
+  void Retire(Sequence& sequence);  // takes a sequence out of its queue and frees its pages
+  void Forget(RequestState& request);
+  void Preempt(Sequence& sequence);
+  void CheckInvariants() const;
+
+  const EngineConfig config_;
+  const std::shared_ptr<LoadedModel> model_;
+  CacheInfo cache_info_;
+  uint32_t max_queued_ = 0;
+
+  // Engine thread only.
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<ModelRunner> runner_;
+  std::unique_ptr<Sampler> sampler_;
+  std::unordered_map<uint64_t, std::unique_ptr<RequestState>> requests_;
+  Queue running_;
+  Queue waiting_;
+  SchedulerLimits limits_;
+  std::vector<Sequence*> failed_;  // in this step, retired at commit
+
+  // Shared with callers.
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool woken_ = false;
+  Inbox inbox_;
+  uint64_t next_request_ = 1;
+  uint64_t queued_ = 0;  // choices submitted and not yet running
+  EngineStats stats_;    // copy for readers
+  EngineStats totals_;   // engine thread's own
+  StepPlan::Blocked blocked_ = StepPlan::Blocked::kNothing;
+  double last_step_seconds_ = 0;
+};
+
+}  // namespace masu

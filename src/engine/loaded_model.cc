@@ -1,0 +1,95 @@
+#include "engine/loaded_model.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "backend/backend.h"
+#include "base/log.h"
+#include "checkpoint/tensor_accounting.h"
+#include "model/model.h"
+
+namespace masu {
+namespace {
+
+// Rows of logits computed and sampled at a time: 64 rows of a 49,152-token vocabulary are 12 MiB.
+constexpr uint32_t kLogitRows = 64;
+
+Result<bool> UseBf16(const std::string& name, const Ops& ops) {
+  if (name == "auto") return ops.multiplies_bf16();
+  if (name == "bfloat16") return true;
+  if (name == "float32") return false;
+  return InvalidArgument("unknown --activation-dtype '{}'; use auto, float32 or bfloat16", name);
+}
+
+Result<void> CheckPath(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    return MakeError(ErrorCode::kNotFound, "{}: no such file; give the path of a .gguf file", path);
+  }
+  if (std::filesystem::is_directory(path, error)) {
+    return MakeError(ErrorCode::kUnimplemented,
+                     "{}: is a folder; Hugging Face folders are not read yet, give a .gguf file",
+                     path);
+  }
+  return {};
+}
+
+}  // namespace
+
+LoadedModel::LoadedModel() = default;
+LoadedModel::~LoadedModel() = default;
+
+Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
+                                                       const EngineConfig& config,
+                                                       const Progress& progress) {
+  const auto report = [&](double fraction, const char* what) {
+    if (progress) progress(fraction, what);
+  };
+  report(0.0, "opening the checkpoint");
+  MASU_TRY(CheckPath(path));
+  MASU_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
+  auto loaded = std::make_shared<LoadedModel>();
+  loaded->path = path;
+  loaded->name = std::filesystem::path(path).stem().string();
+  MASU_ASSIGN_OR_RETURN(loaded->config, ReadModelConfig(*file));
+  MASU_TRY(CheckTensors(*file, loaded->config));
+  MASU_ASSIGN_OR_RETURN(
+      loaded->ops,
+      CreateOps({.backend = config.backend, .isa = config.isa, .num_threads = config.num_threads}));
+  loaded->isa = loaded->ops->isa();
+  MASU_ASSIGN_OR_RETURN(const bool bf16, UseBf16(config.activation_dtype, *loaded->ops));
+  loaded->activation_dtype = bf16 ? "bfloat16" : "float32";
+
+  report(0.02, "reading the tokenizer");
+  MASU_ASSIGN_OR_RETURN(loaded->tokenizer, Tokenizer::FromGguf(*file));
+  if (loaded->tokenizer->vocab_size() > loaded->config.vocab_size) {
+    LogWarning(
+        "{}: the tokenizer has {} tokens, the embedding {}; requests with the tokens beyond are "
+        "refused",
+        path, loaded->tokenizer->vocab_size(), loaded->config.vocab_size);
+  }
+  MASU_ASSIGN_OR_RETURN(const auto source, file->GetString("tokenizer.chat_template"));
+  if (!source) {
+    loaded->chat_template_error = "the checkpoint has no chat template; use /v1/completions";
+  } else if (auto parsed = ChatTemplate::Parse(*source); parsed.ok()) {
+    loaded->chat_template = std::move(parsed).value();
+  } else {
+    loaded->chat_template_error =
+        "the checkpoint's chat template cannot be used: " + parsed.error().message;
+    LogWarning("{}: {}", path, loaded->chat_template_error);
+  }
+
+  const ModelOptions options{.bf16_activations = bf16,
+                             .max_rows = config.max_num_batched_tokens,
+                             .max_logit_rows = kLogitRows,
+                             .max_position = config.max_model_len.value_or(0)};
+  MASU_ASSIGN_OR_RETURN(
+      loaded->model, BuildModel(*file, loaded->config, *loaded->ops, options, [&](double fraction) {
+        report(0.05 + 0.95 * fraction, "packing weights");
+      }));
+  loaded->weight_bytes = loaded->model->weight_bytes();
+  report(1.0, "loaded");
+  return loaded;
+}
+
+}  // namespace masu

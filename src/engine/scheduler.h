@@ -1,0 +1,46 @@
+// Decides what one step computes. A pure function from a view of the engine to a plan; nothing
+// changes here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "engine/sequence.h"
+
+namespace masu {
+
+struct SchedulerLimits {
+  uint32_t max_num_seqs = 0;
+  uint32_t max_num_batched_tokens = 0;
+  uint32_t max_prefill_chunk = 0;  // 0: none of its own
+  GoesFirst order;
+};
+
+// The state that a plan is made from. Lists are in GoesFirst order.
+struct SchedulerView {
+  std::span<Sequence* const> running;
+  // The waiting sequence of rank i, or null at the end; only as many are looked at as may be
+  // admitted.
+  std::function<Sequence*(uint32_t)> waiting;
+  uint64_t free_pages = 0;
+  std::function<uint64_t(const Sequence&, uint64_t tokens)>
+      pages_for;  // pages that hold so many of its tokens
+};
+
+struct StepPlan {
+  struct Entry {
+    Sequence* sequence = nullptr;
+    uint32_t tokens = 0;  // from sequence->computed on
+  };
+  std::vector<Entry> entries;        // decodes first, then prefill chunks, each in order
+  std::vector<Sequence*> preempted;  // lose their pages before anything runs
+  uint32_t admitted = 0;             // leading waiting sequences that become running
+  // Why the first sequence that still waits does so; for `masu info --why`.
+  enum class Blocked { kNothing, kSeats, kPages, kTokens } blocked = Blocked::kNothing;
+};
+
+StepPlan Schedule(const SchedulerView& view, const SchedulerLimits& limits);
+
+}  // namespace masu

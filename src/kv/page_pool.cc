@@ -1,0 +1,138 @@
+#include "kv/page_pool.h"
+
+#include "base/check.h"
+
+namespace masu {
+
+Result<PagePool> PagePool::Create(Bytes arena, std::vector<KvPageLayout> layouts) {
+  std::vector<uint64_t> sizes;
+  for (const KvPageLayout& layout : layouts) {
+    MASU_CHECK_EQ(layout.id.value(), sizes.size());
+    sizes.push_back(layout.page_bytes);
+  }
+  PagePool pool;
+  MASU_ASSIGN_OR_RETURN(pool.geometry_, PickSlabGeometry(arena, sizes));
+  pool.layouts_ = std::move(layouts);
+  pool.pages_.resize(size_t{pool.geometry_.num_slabs} * pool.geometry_.ids_per_slab);
+  pool.slabs_.resize(pool.geometry_.num_slabs);
+  pool.open_.resize(pool.layouts_.size());
+  pool.free_pages_.resize(pool.layouts_.size());
+  for (uint32_t i = pool.geometry_.num_slabs; i > 0; --i) pool.stock_.emplace_back(i - 1);
+  return pool;
+}
+
+void PagePool::Open(SlabId slab) {
+  std::vector<SlabId>& open = open_[slabs_[slab.value()].layout->value()];
+  slabs_[slab.value()].position = open.size();
+  open.push_back(slab);
+}
+
+void PagePool::Close(SlabId slab) {
+  std::vector<SlabId>& open = open_[slabs_[slab.value()].layout->value()];
+  const size_t position = slabs_[slab.value()].position;
+  open[position] = open.back();
+  slabs_[open[position].value()].position = position;
+  open.pop_back();
+}
+
+bool PagePool::TakeSlab(LayoutId layout) {
+  if (stock_.empty()) return false;
+  const SlabId id = stock_.back();
+  stock_.pop_back();
+  Slab& slab = slabs_[id.value()];
+  slab.layout = layout;
+  const uint32_t count = geometry_.pages_per_slab[layout.value()];
+  for (uint32_t i = count; i > 0; --i) slab.free.push_back(i - 1);
+  free_pages_[layout.value()] += count;
+  Open(id);
+  return true;
+}
+
+std::optional<PageExpectation> PagePool::Allocate(LayoutId layout, uint64_t scope,
+                                                  uint32_t first_position) {
+  if (open_[layout.value()].empty() && !TakeSlab(layout)) return std::nullopt;
+  const SlabId slab_id = open_[layout.value()].back();
+  Slab& slab = slabs_[slab_id.value()];
+  const uint32_t index = slab.free.back();
+  slab.free.pop_back();
+  if (slab.free.empty()) Close(slab_id);
+  --free_pages_[layout.value()];
+  ++used_pages_;
+  used_bytes_ += layouts_[layout.value()].page_bytes;
+  const PageId id(slab_id.value() * geometry_.ids_per_slab + index);
+  Page& page = pages_[id.value()];
+  page.references = 1;
+  page.header = {.tag = ++last_tag_,
+                 .scope = scope,
+                 .first_position = first_position,
+                 .layout = layout.value()};
+  return PageExpectation{id.value(), page.header};
+}
+
+void PagePool::AddReference(PageId page) {
+  MASU_CHECK_GT(pages_[page.value()].references, 0u);
+  ++pages_[page.value()].references;
+}
+
+bool PagePool::Release(PageId id) {
+  Page& page = pages_[id.value()];
+  MASU_CHECK_GT(page.references, 0u);
+  if (--page.references > 0) return false;
+  page.header = {};
+  --used_pages_;
+  used_bytes_ -= layouts_[slabs_[SlabOf(id).value()].layout->value()].page_bytes;
+  if (!page.quarantined) ReturnPage(id);
+  return true;
+}
+
+void PagePool::ReturnPage(PageId id) {
+  const SlabId slab_id = SlabOf(id);
+  Slab& slab = slabs_[slab_id.value()];
+  const uint32_t layout = slab.layout->value();
+  slab.free.push_back(IndexOf(id));
+  ++free_pages_[layout];
+  if (slab.free.size() == 1) Open(slab_id);
+  if (slab.free.size() < geometry_.pages_per_slab[layout]) return;
+  Close(slab_id);
+  free_pages_[layout] -= slab.free.size();
+  slab.free.clear();
+  slab.layout.reset();
+  stock_.push_back(slab_id);
+}
+
+void PagePool::Quarantine(PageId id) {
+  // A corrupt block table may name any page: one that does not exist or is free has no contents to distrust.
+  if (id.value() >= pages_.size() || pages_[id.value()].references == 0) return;
+  Page& page = pages_[id.value()];
+  if (!page.quarantined) ++quarantined_pages_;
+  page.quarantined = true;
+}
+
+uint64_t PagePool::Offset(PageId page) const {
+  const Slab& slab = slabs_[SlabOf(page).value()];
+  MASU_CHECK(slab.layout.has_value());
+  return SlabOf(page).value() * geometry_.slab_bytes +
+         IndexOf(page) * layouts_[slab.layout->value()].page_bytes;
+}
+
+uint64_t PagePool::FreePages(LayoutId layout) const {
+  return free_pages_[layout.value()] + stock_.size() * geometry_.pages_per_slab[layout.value()];
+}
+
+uint64_t PagePool::TotalPages(LayoutId layout) const {
+  return uint64_t{geometry_.num_slabs} * geometry_.pages_per_slab[layout.value()];
+}
+
+PoolSnapshot PagePool::Snapshot() const {
+  PoolSnapshot snapshot{.geometry = geometry_,
+                        .pages = {},
+                        .slabs = {},
+                        .used_bytes = used_bytes_,
+                        .last_tag = last_tag_};
+  for (const Page& page : pages_)
+    snapshot.pages.push_back({page.references, page.quarantined, page.header});
+  for (const Slab& slab : slabs_) snapshot.slabs.push_back({slab.layout, slab.free});
+  return snapshot;
+}
+
+}  // namespace masu

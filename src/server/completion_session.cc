@@ -1,0 +1,234 @@
+#include "server/completion_session.h"
+
+#include <algorithm>
+
+#include "server/api_error.h"
+#include "server/sse.h"
+
+namespace masu {
+
+class CompletionSession::PromptSink : public OutputSink {
+ public:
+  PromptSink(std::shared_ptr<CompletionSession> session, size_t prompt)
+      : session_(std::move(session)), prompt_(prompt) {}
+  void OnUpdate(RequestId id, ChoiceUpdate update) override {
+    session_->Enqueue(prompt_, id, std::move(update));
+  }
+
+ private:
+  std::shared_ptr<CompletionSession> session_;
+  size_t prompt_;
+};
+
+CompletionSession::CompletionSession(SessionSpec spec, SessionDeps deps)
+    : spec_(std::move(spec)),
+      deps_(std::move(deps)),
+      drops_output_(spec_.request.max_tokens == 0u),
+      prompt_logprobs_(spec_.prompts.size()) {
+  const GenerationRequest& request = spec_.request;
+  const ChoiceTextOptions options{.stop = request.stop,
+                                  .include_stop = request.include_stop,
+                                  .skip_special_tokens = request.skip_special_tokens,
+                                  .min_tokens = request.sampling.min_tokens,
+                                  .stop_token_ids = request.sampling.stop_token_ids};
+  for (size_t i = 0; i < spec_.prompts.size() * n(); ++i) {
+    choices_.emplace_back(*deps_.model->tokenizer, options);
+    if (request.echo) choices_.back().offset_base = CountCharacters(spec_.prompts[PromptOf(i)].text);
+  }
+  uint64_t prompt_tokens = 0;
+  uint32_t max_tokens = 0;
+  for (const BuiltPrompt& prompt : spec_.prompts) {
+    prompt_tokens += prompt.tokens.size();
+    max_tokens = std::max(max_tokens, prompt.max_tokens);
+  }
+  deps_.record->OnAdmitted(static_cast<uint32_t>(choices_.size()), n(), max_tokens, prompt_tokens);
+}
+
+void CompletionSession::Start() {
+  for (size_t i = 0; i < spec_.prompts.size(); ++i) {
+    Result<RequestId> id = deps_.model->engine->Submit(MakeRequest(i));
+    if (!id.ok()) {
+      AbortAll();
+      const bool ours = HttpStatus(id.error().code) == 500;
+      // On the I/O thread, like every other end: a disconnect may come at the same time.
+      deps_.io->Post([self = shared_from_this(), error = id.error(), ours] {
+        self->Fail(error, ours ? Outcome::kFailed : Outcome::kRejected);
+      });
+      return;
+    }
+    std::lock_guard lock(mutex_);
+    ids_.push_back(*id);
+    if (cancelled_) break;
+  }
+  bool gone = false;
+  {
+    // Nothing was drained so far: once a stream has begun, an error could not be an HTTP status.
+    std::lock_guard lock(mutex_);
+    submitted_ = true;
+    gone = cancelled_;
+    drain_posted_ = true;
+  }
+  if (gone) AbortAll();
+  deps_.io->Post([self = shared_from_this()] { self->Drain(); });
+}
+
+Request CompletionSession::MakeRequest(size_t prompt) {
+  Request request;
+  request.prompt = spec_.prompts[prompt].tokens;
+  request.sampling = spec_.request.sampling;
+  request.sampling.max_tokens = spec_.prompts[prompt].max_tokens;
+  if (spec_.request.echo && WantsLogprobs()) {
+    request.sampling.prompt_logprobs =
+        std::max(request.sampling.prompt_logprobs.value_or(0), *request.sampling.logprobs);
+  }
+  request.priority = spec_.request.priority;
+  request.sink = std::make_shared<PromptSink>(shared_from_this(), prompt);
+  return request;
+}
+
+void CompletionSession::AbortAll() {
+  std::vector<RequestId> ids;
+  {
+    std::lock_guard lock(mutex_);
+    ids = ids_;
+  }
+  for (const RequestId id : ids) deps_.model->engine->Abort(id);
+}
+
+void CompletionSession::Cancel() {
+  {
+    std::lock_guard lock(mutex_);
+    cancelled_ = true;
+  }
+  AbortAll();
+  deps_.io->Post([self = shared_from_this()] { self->End(Outcome::kAborted); });
+}
+
+void CompletionSession::Shutdown() {
+  {
+    std::lock_guard lock(mutex_);
+    cancelled_ = true;
+  }
+  AbortAll();
+  deps_.io->Post([self = shared_from_this()] {
+    self->Fail(MakeError(ErrorCode::kUnavailable, "the server is stopping"), Outcome::kFailed);
+  });
+}
+
+void CompletionSession::Enqueue(size_t prompt, RequestId id, ChoiceUpdate update) {
+  {
+    std::lock_guard lock(mutex_);
+    inbox_.push_back({prompt, id, std::move(update), Clock::now()});
+    if (!submitted_ || drain_posted_) return;
+    drain_posted_ = true;
+  }
+  deps_.io->Post([self = shared_from_this()] { self->Drain(); });
+}
+
+void CompletionSession::Drain() {
+  std::vector<News> inbox;
+  {
+    std::lock_guard lock(mutex_);
+    inbox.swap(inbox_);
+    drain_posted_ = false;
+  }
+  for (News& news : inbox) {
+    if (done_) return;
+    Handle(std::move(news));
+  }
+}
+
+void CompletionSession::Handle(News news) {
+  if (news.update.choice >= n()) return;
+  const size_t index = news.prompt * n() + news.update.choice;
+  Choice& choice = choices_[index];
+  if (choice.text.finished()) return;
+  if (news.update.finish == FinishReason::kError) {
+    return Fail(MakeError(ErrorCode::kInternal, "{}", news.update.error), Outcome::kFailed);
+  }
+  if (news.update.finish == FinishReason::kAbort) {  // not by us: then this would be done
+    return Fail(MakeError(ErrorCode::kUnavailable, "the engine aborted the request{}{}",
+                          news.update.error.empty() ? "" : ": ", news.update.error),
+                Outcome::kFailed);
+  }
+  deps_.record->OnTokens(static_cast<uint32_t>(index),
+                         static_cast<uint32_t>(news.update.tokens.size()), news.when);
+  if (!news.update.prompt_logprobs.empty() && prompt_logprobs_[news.prompt].empty()) {
+    prompt_logprobs_[news.prompt] = std::move(news.update.prompt_logprobs);
+  }
+  const uint32_t number = news.update.choice;
+  ChoiceDelta delta = choice.text.Push(std::move(news.update));
+  if (delta.stopped_by_string) deps_.model->engine->StopChoice(news.id, number);
+  if (drops_output_) {
+    delta.text.clear();
+    delta.tokens.clear();
+    delta.text_offsets.clear();
+  }
+  for (uint64_t& offset : delta.text_offsets) offset += choice.offset_base;
+  if (delta.finish) ++num_finished_;
+  if (spec_.request.stream) {
+    StreamDelta(index, std::move(delta));
+    if (num_finished_ == choices_.size()) FinishStream();
+    return;
+  }
+  choice.answer += delta.text;
+  choice.offsets.insert(choice.offsets.end(), delta.text_offsets.begin(), delta.text_offsets.end());
+  std::move(delta.tokens.begin(), delta.tokens.end(), std::back_inserter(choice.tokens));
+  if (num_finished_ == choices_.size()) {
+    deps_.workers->Post([self = shared_from_this()] { self->SendAnswer(); });
+    done_ = true;  // the worker reads what no one changes any more
+    deps_.record->Finish(std::any_of(choices_.begin(), choices_.end(),
+                                     [](const Choice& c) {
+                                       return c.text.finish() == FinishReason::kLength;
+                                     })
+                             ? Outcome::kLength
+                             : Outcome::kStop);
+    deps_.on_done();
+  }
+}
+
+void CompletionSession::End(Outcome outcome) {
+  if (done_) return;
+  done_ = true;
+  deps_.record->Finish(outcome);
+  deps_.on_done();
+}
+
+void CompletionSession::Fail(const Error& error, Outcome outcome) {
+  if (done_) return;
+  AbortAll();
+  if (streaming_) {
+    SendEvent(ErrorJson(error));
+    deps_.exchange->Write(std::string(kSseDone));
+    deps_.exchange->Finish();
+  } else {
+    deps_.exchange->Send(ErrorResponse(error));
+  }
+  End(outcome);
+}
+
+uint32_t CompletionSession::CountedTokens(const ChoiceText& text) const {
+  return drops_output_ ? 0 : text.num_tokens();
+}
+
+Usage CompletionSession::TotalUsage() const {
+  Usage usage;
+  for (const BuiltPrompt& prompt : spec_.prompts) usage.prompt_tokens += prompt.tokens.size();
+  for (const Choice& choice : choices_) usage.completion_tokens += CountedTokens(choice.text);
+  return usage;
+}
+
+Json CompletionSession::StopReason(const ChoiceText& text) const {
+  if (text.stop_string()) return *text.stop_string();
+  if (text.stop_token()) return *text.stop_token();
+  return nullptr;
+}
+
+Json CompletionSession::TokenIds(const std::vector<TokenOutput>& tokens) const {
+  if (!spec_.request.return_token_ids) return nullptr;
+  Json ids = Json::array();
+  for (const TokenOutput& token : tokens) ids.push_back(token.token);
+  return ids;
+}
+
+}  // namespace masu

@@ -1,0 +1,44 @@
+// One function per endpoint; routes.cc names them.
+#pragma once
+
+#include <memory>
+
+#include "server/http.h"
+#include "server/server_state.h"
+
+namespace masu {
+
+struct EndpointCall {
+  HttpRequest request;
+  std::shared_ptr<HttpExchange> exchange;
+  std::shared_ptr<ServerState> state;
+};
+
+// endpoints_info.cc: answered at once.
+void GetHealth(EndpointCall call);  // 503 with progress while loading
+void GetReady(EndpointCall call);   // 503 too while stopping
+void GetLive(EndpointCall call);
+void GetVersion(EndpointCall call);
+void GetLoad(EndpointCall call);
+void GetMetrics(EndpointCall call);
+void GetModels(EndpointCall call);
+void GetModel(EndpointCall call);
+
+// endpoints_text.cc: on a worker.
+void PostTokenize(EndpointCall call);
+void PostDetokenize(EndpointCall call);
+
+// endpoints_generate.cc
+void PostCompletions(EndpointCall call);
+void PostChatCompletions(EndpointCall call);
+
+// What endpoints share.
+Error LoadingError(const ServerState& state);
+Error UnknownModelError(const ServerState& state, const std::string& name);
+// ok if `name` is empty or one that is served.
+Result<void> CheckModelName(const ServerState& state, const std::string& name);
+// The body as JSON object; wants Content-Type application/json. (A browser sends that to a foreign
+// origin only after asking, which we do not answer: so no web page can use a local server.)
+Result<Json> ParseBody(const HttpRequest& request);
+
+}  // namespace masu

@@ -1,0 +1,110 @@
+#include "server/api_error.h"
+#include "server/endpoints.h"
+
+namespace masu {
+namespace {
+
+constexpr std::string_view kModelPrefix = "/v1/models/";
+
+void SendJson(const EndpointCall& call, const Json& json) {
+  call.exchange->Send({.status = 200, .body = DumpJson(json)});
+}
+
+// Progress and an error object in one body: scripts poll the status, clients show the message.
+HttpResponse LoadingResponse(const ServerState& state) {
+  const LoadingState loading = state.loading();
+  Json body = ErrorJson(LoadingError(state));
+  body["status"] = "loading";
+  body["progress"] = loading.fraction;
+  body["what"] = loading.what;
+  return {.status = 503, .body = DumpJson(body), .headers = {{"Retry-After", "1"}}};
+}
+
+Json ModelJson(const ServedModel& model, const std::string& name) {
+  return {{"id", name},
+          {"object", "model"},
+          {"created", model.created},
+          {"owned_by", "masu"},
+          {"root", model.root},
+          {"parent", nullptr},
+          {"max_model_len", model.engine->cache_info().max_model_len},
+          {"permission", Json::array()}};
+}
+
+}  // namespace
+
+Error LoadingError(const ServerState& state) {
+  const LoadingState loading = state.loading();
+  return MakeError(ErrorCode::kUnavailable, "the model is loading ({:.0f} %): {}",
+                   loading.fraction * 100, loading.what);
+}
+
+Error UnknownModelError(const ServerState& state, const std::string& name) {
+  std::string aliases;
+  for (const std::string& known : state.model_names()) {
+    aliases += (aliases.empty() ? "" : ", ") + known;
+  }
+  return Error{ErrorCode::kNotFound,
+               fmt::format("The model `{}` does not exist. Valid aliases: {}", name.substr(0, 256),
+                           aliases),
+               "model"};
+}
+
+Result<void> CheckModelName(const ServerState& state, const std::string& name) {
+  if (name.empty()) return {};
+  for (const std::string& known : state.model_names()) {
+    if (name == known) return {};
+  }
+  return UnknownModelError(state, name);
+}
+
+void GetHealth(EndpointCall call) {
+  if (!call.state->model()) return call.exchange->Send(LoadingResponse(*call.state));
+  SendJson(call, {{"status", "ok"}});
+}
+
+void GetReady(EndpointCall call) {
+  if (call.state->stopping()) {
+    return call.exchange->Send(
+        ErrorResponse(MakeError(ErrorCode::kUnavailable, "the server is stopping")));
+  }
+  GetHealth(std::move(call));
+}
+
+void GetLive(EndpointCall call) { SendJson(call, {{"status", "alive"}}); }
+
+void GetVersion(EndpointCall call) { SendJson(call, {{"version", MASU_VERSION}}); }
+
+void GetLoad(EndpointCall call) {
+  SendJson(call, {{"server_load", call.state->metrics()->in_flight()}});
+}
+
+void GetMetrics(EndpointCall call) {
+  const auto model = call.state->model();
+  call.exchange->Send(
+      {.status = 200,
+       .content_type = "text/plain; version=0.0.4; charset=utf-8",
+       .body = call.state->metrics()->Render(call.state->config().metrics_prefix,
+                                             call.state->model_name(),
+                                             model ? model->engine.get() : nullptr)});
+}
+
+void GetModels(EndpointCall call) {
+  const auto model = call.state->model();
+  if (!model) return call.exchange->Send(LoadingResponse(*call.state));
+  Json data = Json::array();
+  for (const std::string& name : call.state->model_names()) data.push_back(ModelJson(*model, name));
+  SendJson(call, {{"object", "list"}, {"data", std::move(data)}});
+}
+
+void GetModel(EndpointCall call) {
+  const auto model = call.state->model();
+  if (!model) return call.exchange->Send(LoadingResponse(*call.state));
+  const std::string name = call.request.path.substr(kModelPrefix.size());
+  const Result<void> known =
+      name.empty() ? UnknownModelError(*call.state, name) : CheckModelName(*call.state, name);
+  if (!known.ok()) return call.exchange->Send(ErrorResponse(known.error()));
+  SendJson(call, ModelJson(*model, name));
+}
+
+}  // namespace masu

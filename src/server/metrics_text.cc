@@ -1,0 +1,194 @@
+// ServerMetrics::Render: families once each, then under the prefixes that were asked for.
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <sstream>
+
+#include "server/metrics.h"
+
+namespace masu {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+// Whether vLLM has a metric of this name; ours without a counterpart appear under masu: only.
+enum class Known { kBoth, kOursOnly };
+
+class MetricsWriter {
+ public:
+  MetricsWriter(const ServerMetrics& metrics, Labels labels)
+      : metrics_(metrics), labels_(std::move(labels)) {}
+
+  void AddEngine(const EngineStats& stats, const CacheInfo& cache, const EngineConfig& config);
+  void AddRequests();
+  void AddHistograms();
+  std::string Text(MetricsPrefix prefix) const;
+
+ private:
+  MetricFamily& Family(const char* name, const char* help, MetricType type, Known known) {
+    families_.push_back({MetricFamily{name, help, type, {}}, known});
+    return families_.back().family;
+  }
+  static void Sample(MetricFamily& family, double value, Labels labels) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    (family.type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
+    family.metric.push_back(std::move(metric));
+  }
+  void Gauge(const char* name, const char* help, double value, Known known = Known::kBoth) {
+    Sample(Family(name, help, MetricType::Gauge, known), value, labels_);
+  }
+  void Counter(const char* name, const char* help, double value, Known known = Known::kBoth) {
+    Sample(Family(name, help, MetricType::Counter, known), value, labels_);
+  }
+  void Histogram(const char* name, const char* help, const prometheus::Histogram& histogram) {
+    ClientMetric metric = histogram.Collect();
+    metric.label = labels_;
+    Family(name, help, MetricType::Histogram, Known::kBoth).metric.push_back(std::move(metric));
+  }
+  Labels With(Labels more) const {
+    Labels all = labels_;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  struct Entry {
+    MetricFamily family;
+    Known known;
+  };
+  const ServerMetrics& metrics_;
+  Labels labels_;
+  std::vector<Entry> families_;
+};
+
+void MetricsWriter::AddEngine(const EngineStats& stats, const CacheInfo& cache,
+                              const EngineConfig& config) {
+  const auto number = [](uint64_t value) { return static_cast<double>(value); };
+  Gauge("num_requests_running", "Choices that hold cache pages now.",
+        number(stats.requests_running));
+  Gauge("num_requests_waiting", "Choices that wait for pages.", number(stats.requests_waiting));
+  Gauge("num_requests_swapped", "Choices swapped out (always 0: preempted ones are recomputed).",
+        0);
+  Gauge("kv_cache_usage_perc", "Bytes of pages held by live requests / arena bytes, 0 to 1.",
+        stats.kv_cache_usage);
+  Gauge("gpu_cache_usage_perc", "Old name of kv_cache_usage_perc.", stats.kv_cache_usage);
+  Gauge("cpu_cache_usage_perc", "Use of swap space, 0 to 1.", 0);
+  Sample(Family("cache_config_info", "What the KV cache is; the value is 1.", MetricType::Gauge,
+                Known::kBoth),
+         1,
+         With({{"block_size", std::to_string(cache.block_size)},
+               {"num_gpu_blocks", std::to_string(cache.pages)},
+               {"num_cpu_blocks", "0"},
+               {"cache_dtype", cache.kv_cache_dtype},
+               {"kv_scale", cache.kv_scale},
+               {"gpu_memory_utilization", fmt::format("{}", config.gpu_memory_utilization)},
+               {"enable_prefix_caching", "False"}}));
+  Counter("prompt_tokens_total", "Prompt tokens computed, once per choice.",
+          number(stats.prompt_tokens));
+  Counter("generation_tokens_total", "Tokens sampled.", number(stats.generation_tokens));
+  Counter("num_preemptions_total", "Choices that lost their pages and were recomputed.",
+          number(stats.preemptions));
+  Counter("engine_requests_received_total", "Prompts submitted to the engine.",
+          number(stats.requests_received), Known::kOursOnly);
+  Counter("engine_requests_finished_total", "Prompts whose choices all ended with stop or length.",
+          number(stats.requests_finished), Known::kOursOnly);
+  Counter("engine_requests_aborted_total", "Prompts aborted.", number(stats.requests_aborted),
+          Known::kOursOnly);
+  Counter("engine_requests_failed_total", "Prompts that failed in the engine.",
+          number(stats.requests_failed), Known::kOursOnly);
+  Counter("engine_steps_total", "Engine steps.", number(stats.steps), Known::kOursOnly);
+  Counter("engine_step_tokens_total", "Tokens computed in steps, prefill and decode.",
+          number(stats.step_tokens), Known::kOursOnly);
+  Counter("engine_step_seconds_total", "Time in steps.", stats.step_seconds, Known::kOursOnly);
+  Counter("engine_forward_seconds_total", "Time in the model, a part of the time in steps.",
+          stats.forward_seconds, Known::kOursOnly);
+  Counter("kv_page_checks_total", "Page headers compared with what requests expect.",
+          number(stats.kv_page_checks), Known::kOursOnly);
+  Counter("kv_page_mismatches_total", "Page headers that did not match.",
+          number(stats.kv_page_mismatches), Known::kOursOnly);
+  Counter("nonfinite_logits_total", "Requests ended because the model gave NaN or infinity.",
+          number(stats.nonfinite_logits), Known::kOursOnly);
+  Gauge("kv_pages_used", "Pages held by live requests.", number(stats.kv_pages_used),
+        Known::kOursOnly);
+  Gauge("kv_pages", "Pages of the arena.", number(stats.kv_pages_total), Known::kOursOnly);
+  Gauge("kv_arena_bytes", "Size of the KV arena.", number(cache.arena.value), Known::kOursOnly);
+  Gauge("kv_bytes_per_token", "Cache bytes of one token, all layers.",
+        number(cache.bytes_per_token.value), Known::kOursOnly);
+}
+
+void MetricsWriter::AddRequests() {
+  const auto count = [&](Outcome outcome) {
+    return static_cast<double>(metrics_.count(outcome));
+  };
+  // Outcomes first: a scrape in mid-flight may then see a request as running that has just ended,
+  // never as ended before it was received.
+  const double stop = count(Outcome::kStop), length = count(Outcome::kLength);
+  const double aborted = count(Outcome::kAborted), failed = count(Outcome::kFailed);
+  const double rejected = count(Outcome::kRejected);
+  const double received = static_cast<double>(metrics_.received());
+  auto& success = Family("request_success_total", "Requests ended, by how.", MetricType::Counter,
+                         Known::kBoth);
+  Sample(success, stop, With({{"finished_reason", "stop"}}));
+  Sample(success, length, With({{"finished_reason", "length"}}));
+  Sample(success, aborted, With({{"finished_reason", "abort"}}));
+  Sample(success, failed, With({{"finished_reason", "error"}}));
+  Counter("requests_received_total", "HTTP requests for a generation.", received,
+          Known::kOursOnly);
+  Counter("requests_rejected_total", "Requests answered with an error before they ran.", rejected,
+          Known::kOursOnly);
+  Counter("requests_aborted_total", "Requests ended because the client went away.", aborted,
+          Known::kOursOnly);
+  Counter("requests_failed_total", "Requests ended by an error or by the server stopping.", failed,
+          Known::kOursOnly);
+  Gauge("requests_in_flight", "Requests received and not ended.",
+        received - stop - length - aborted - failed - rejected, Known::kOursOnly);
+}
+
+void MetricsWriter::AddHistograms() {
+  Histogram("time_to_first_token_seconds", "From the request to its first token.",
+            metrics_.time_to_first_token_);
+  Histogram("inter_token_latency_seconds", "Between updates of one choice.",
+            metrics_.inter_token_latency_);
+  Histogram("request_time_per_output_token_seconds", "Mean time per token after the first.",
+            metrics_.time_per_output_token_);
+  Histogram("e2e_request_latency_seconds", "From the request to its end.", metrics_.e2e_latency_);
+  Histogram("request_prompt_tokens", "Prompt tokens of a request.", metrics_.prompt_tokens_);
+  Histogram("request_generation_tokens", "Generated tokens of a request, all choices.",
+            metrics_.generation_tokens_);
+  Histogram("request_params_max_tokens", "max_tokens of a request, or the room it had.",
+            metrics_.max_tokens_);
+  Histogram("request_params_n", "n of a request.", metrics_.n_);
+}
+
+std::string MetricsWriter::Text(MetricsPrefix prefix) const {
+  std::vector<MetricFamily> families;
+  const auto add = [&](const char* name, bool ours) {
+    for (const Entry& entry : families_) {
+      if (!ours && entry.known == Known::kOursOnly) continue;
+      families.push_back(entry.family);
+      families.back().name = name + entry.family.name;
+    }
+  };
+  if (prefix != MetricsPrefix::kVllm) add("masu:", true);
+  if (prefix != MetricsPrefix::kNative) add("vllm:", false);
+  std::ostringstream out;
+  prometheus::TextSerializer().Serialize(out, families);
+  return std::move(out).str();
+}
+
+std::string ServerMetrics::Render(MetricsPrefix prefix, const std::string& model_name,
+                                  const Engine* engine) const {
+  MetricsWriter writer(*this, {{"model_name", model_name}, {"engine", "0"}});
+  if (engine != nullptr) {
+    writer.AddEngine(engine->Stats(), engine->cache_info(), engine->config());
+  } else {
+    writer.AddEngine({}, {}, {});
+  }
+  writer.AddRequests();
+  writer.AddHistograms();
+  return writer.Text(prefix);
+}
+
+}  // namespace masu

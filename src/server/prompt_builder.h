@@ -1,0 +1,41 @@
+// From what a client wrote to token ids that fit the context. Pure apart from the clock of chat
+// templates; runs on worker threads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "server/openai_request.h"
+#include "server/served_model.h"
+
+namespace masu {
+
+struct BuiltPrompt {
+  std::vector<TokenId> tokens;
+  std::string text;         // as written, or decoded: what `echo` returns
+  uint32_t max_tokens = 0;  // generated tokens per choice that this prompt may have
+};
+
+// What a chat request is for its tokenizer; also of /tokenize.
+struct ChatPromptInput {
+  const Json* messages = nullptr;
+  const Json* tools = nullptr;
+  const Json* template_arguments = nullptr;
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;
+  bool add_special_tokens = false;
+};
+Result<std::vector<TokenId>> RenderChat(const ServedModel& model, const ChatPromptInput& input);
+
+// One entry per prompt. Errors: empty prompts, ids that are no tokens (`prompt`), a prompt that
+// does not fit (`input_tokens`), templates that refuse (`messages`).
+Result<std::vector<BuiltPrompt>> BuildPrompts(const ServedModel& model,
+                                              const GenerationRequest& request);
+
+// Drops the end of a rendered conversation after the last message's content, so that the model
+// goes on with it. Public for its test.
+Result<std::vector<TextSegment>> CutAfterFinalMessage(std::vector<TextSegment> segments,
+                                                      const std::string& content);
+
+}  // namespace masu

@@ -1,0 +1,39 @@
+// What the server answers from: an engine and what belongs to its model. Immutable once given to
+// the server; all members may be used from any thread.
+#pragma once
+
+#include <ctime>
+#include <memory>
+#include <string>
+
+#include "engine/engine.h"
+#include "engine/loaded_model.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace masu {
+
+struct ServedModel {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const ChatTemplate> chat_template;  // nullptr if there is none
+  std::string chat_template_error;                    // why there is none
+  std::string root;                                   // path of the checkpoint, for /v1/models
+  std::time_t created = std::time(nullptr);
+
+  static ServedModel From(std::shared_ptr<Engine> engine,
+                          const std::shared_ptr<LoadedModel>& loaded) {
+    ServedModel served;
+    served.engine = std::move(engine);
+    served.tokenizer = std::shared_ptr<const Tokenizer>(loaded, loaded->tokenizer.get());
+    if (loaded->chat_template) {
+      served.chat_template =
+          std::shared_ptr<const ChatTemplate>(loaded, loaded->chat_template.get());
+    }
+    served.chat_template_error = loaded->chat_template_error;
+    served.root = loaded->path;
+    return served;
+  }
+};
+
+}  // namespace masu

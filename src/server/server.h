@@ -1,0 +1,59 @@
+// The OpenAI-compatible server. It listens from the start and answers /health with 503 and the
+// progress until a model is set.
+//
+//   auto server = Server::Listen(config);
+//   std::thread loader([&] { ... server->SetLoading(...); server->SetModel(...) or SetFailed(...) });
+//   Result<void> result = server->Run();
+//
+// Threads: Listen, Run and destruction on one thread, which becomes the I/O thread; the rest from
+// any. Whoever steps the engine (EngineLoop) may stop before or after the server.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "server/http_server.h"
+#include "server/served_model.h"
+#include "server/server_config.h"
+#include "server/server_state.h"
+
+namespace masu {
+
+class Server {
+ public:
+  // A port in use is an error that names it.
+  static Result<std::unique_ptr<Server>> Listen(ServerConfig config);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  uint16_t port() const { return http_->port(); }
+  void SetLoading(double fraction, std::string what);
+  void SetModel(ServedModel model);
+  void SetModel(std::shared_ptr<Engine> engine, const std::shared_ptr<LoadedModel>& model) {
+    SetModel(ServedModel::From(std::move(engine), model));
+  }
+  // Loading failed: Run returns this error.
+  void SetFailed(Error error);
+
+  // Serves until Stop (or a signal, if config.http.stop_on_signals), or until SetFailed. Requests
+  // that run then get an error, and their connections are closed.
+  Result<void> Run();
+  void Stop();
+
+  const ServerMetrics& metrics() const { return *state_->metrics(); }
+
+ private:
+  explicit Server(std::shared_ptr<ServerState> state) : state_(std::move(state)) {}
+  void Tick();
+
+  std::shared_ptr<ServerState> state_;
+  std::unique_ptr<HttpServer> http_;
+  std::mutex failure_mutex_;
+  std::optional<Error> failure_;
+};
+
+}  // namespace masu
