@@ -169,7 +169,8 @@ TEST(TinyRand, OptionsReachTheFile) {
     EXPECT_TRUE(model.config.tied_embeddings);
     EXPECT_EQ(model.config.rope_frequency_divisors, options.rope_divisors);
     EXPECT_EQ(model.file->GetStrings("tokenizer.ggml.tokens").value()->size(), 505u);
-    for (const double logit : model.Logits({1, 2})[1]) EXPECT_TRUE(std::isfinite(logit));
+    const auto logits = model.Logits({1, 2});
+    for (const double logit : logits[1]) EXPECT_TRUE(std::isfinite(logit));
   }
   options.weights = GgmlFormat::kQ4_0;
   options.hidden = 80;
