@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "engine/engine_memory.h"
+#include "ops/ops.h"
 #include "server/server.h"
 
 namespace masu {
