@@ -28,7 +28,7 @@ TEST(Disconnect, AbortsAStream) {
   for (int i = 1; i <= 20; ++i) {
     HttpClient client(running.port());
     client.Send(HttpClient::Format("POST", kCompletions, Body(true)));
-    ASSERT_TRUE(client.WaitFor("end"));
+    ASSERT_TRUE(client.WaitFor("data: "));
     client.Close();
     EXPECT_TRUE(Eventually([&] { return engine->live() == 0; }));
     EXPECT_EQ(engine->aborts, i);
@@ -137,7 +137,7 @@ TEST(Stop, EndsRunningRequestsWithAnError) {
   HttpClient streaming(running.port()), waiting(running.port()), idle(running.port());
   streaming.Send(HttpClient::Format("POST", kCompletions, Body(true)));
   waiting.Send(HttpClient::Format("POST", kCompletions, Body(false)));
-  ASSERT_TRUE(streaming.WaitFor("end"));
+  ASSERT_TRUE(streaming.WaitFor("data: "));
   ASSERT_TRUE(Eventually([&] { return engine->live() == 2; }));
   running.Join();
   EXPECT_TRUE(running.result.ok());

@@ -60,7 +60,7 @@ void Routes::Handle(HttpRequest request, const std::shared_ptr<HttpExchange>& ex
 }
 
 void Routes::Dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange) const {
-  const std::string_view method = request.method == "HEAD" ? "GET" : request.method;
+  const std::string method = request.method == "HEAD" ? "GET" : request.method;
   std::string allowed;
   for (const Route& route : kRoutes) {
     if (!Matches(route, request.path)) continue;
