@@ -33,7 +33,8 @@ CompletionSession::CompletionSession(SessionSpec spec, SessionDeps deps)
                                   .stop_token_ids = request.sampling.stop_token_ids};
   for (size_t i = 0; i < spec_.prompts.size() * n(); ++i) {
     choices_.emplace_back(*deps_.model->tokenizer, options);
-    if (request.echo) choices_.back().offset_base = CountCharacters(spec_.prompts[PromptOf(i)].text);
+    if (request.echo)
+      choices_.back().offset_base = CountCharacters(spec_.prompts[PromptOf(i)].text);
   }
   uint64_t prompt_tokens = 0;
   uint32_t max_tokens = 0;
@@ -177,12 +178,11 @@ void CompletionSession::Handle(News news) {
   if (num_finished_ == choices_.size()) {
     deps_.workers->Post([self = shared_from_this()] { self->SendAnswer(); });
     done_ = true;  // the worker reads what no one changes any more
-    deps_.record->Finish(std::any_of(choices_.begin(), choices_.end(),
-                                     [](const Choice& c) {
-                                       return c.text.finish() == FinishReason::kLength;
-                                     })
-                             ? Outcome::kLength
-                             : Outcome::kStop);
+    deps_.record->Finish(
+        std::any_of(choices_.begin(), choices_.end(),
+                    [](const Choice& c) { return c.text.finish() == FinishReason::kLength; })
+            ? Outcome::kLength
+            : Outcome::kStop);
     deps_.on_done();
   }
 }

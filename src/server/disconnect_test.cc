@@ -74,9 +74,8 @@ TEST(Disconnect, AtRandomMoments) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
-  EXPECT_TRUE(Eventually([&] {
-    return engine->live() == 0 && running.server->metrics().in_flight() == 0;
-  }));
+  EXPECT_TRUE(Eventually(
+      [&] { return engine->live() == 0 && running.server->metrics().in_flight() == 0; }));
   const ServerMetrics& metrics = running.server->metrics();
   EXPECT_EQ(metrics.count(Outcome::kFailed), 0u);
   EXPECT_EQ(metrics.count(Outcome::kRejected), 0u);
@@ -104,8 +103,7 @@ TEST(ManyStreams, AreCompleteAndSeparate) {
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 64; ++i) {
     clients.push_back(std::make_unique<HttpClient>(running.port()));
-    const json body = {
-        {"prompt", std::to_string(10 + i)}, {"max_tokens", 200}, {"stream", true}};
+    const json body = {{"prompt", std::to_string(10 + i)}, {"max_tokens", 200}, {"stream", true}};
     clients.back()->Send(HttpClient::Format("POST", kCompletions, body.dump()));
   }
   for (int i = 0; i < 64; ++i) {

@@ -39,8 +39,8 @@ bool Matches(const Route& route, std::string_view path) {
 }
 
 HttpResponse Unauthorized() {
-  HttpResponse response = HttpErrorResponse(
-      401, "no valid API key; send it as 'Authorization: Bearer KEY'");
+  HttpResponse response =
+      HttpErrorResponse(401, "no valid API key; send it as 'Authorization: Bearer KEY'");
   response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
 }

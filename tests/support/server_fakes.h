@@ -117,10 +117,10 @@ class FakeEngine : public Engine {
 
   std::atomic<int> step_microseconds = 0;
   std::atomic<int> tokens_per_update = 1;
-  std::atomic<bool> paused = false;       // nothing comes out
-  std::atomic<int> fail_after = -1;       // kError after so many tokens of a choice
+  std::atomic<bool> paused = false;  // nothing comes out
+  std::atomic<int> fail_after = -1;  // kError after so many tokens of a choice
   std::atomic<uint32_t> max_requests = 1u << 30;
-  std::atomic<int> aborts = 0;            // calls that met a live request
+  std::atomic<int> aborts = 0;  // calls that met a live request
   std::atomic<int> stopped_choices = 0;
   std::atomic<uint64_t> generated = 0;
 
@@ -296,9 +296,9 @@ inline std::vector<TokenId> BytesOf(std::string_view text) {
   return ids;
 }
 
-inline ServedModel FakeModel(std::shared_ptr<Engine> engine,
-                             std::shared_ptr<const Tokenizer> tokenizer =
-                                 std::make_shared<FakeTokenizer>()) {
+inline ServedModel FakeModel(
+    std::shared_ptr<Engine> engine,
+    std::shared_ptr<const Tokenizer> tokenizer = std::make_shared<FakeTokenizer>()) {
   ServedModel model;
   model.engine = std::move(engine);
   model.tokenizer = std::move(tokenizer);
