@@ -132,6 +132,8 @@ void CompletionSession::Drain() {
     std::lock_guard lock(mutex_);
     inbox.swap(inbox_);
     drain_posted_ = false;
+    // Aborts that we asked for: whoever cancelled has posted, or is about to post, the end.
+    if (cancelled_) return;
   }
   for (News& news : inbox) {
     if (done_) return;
@@ -147,7 +149,7 @@ void CompletionSession::Handle(News news) {
   if (news.update.finish == FinishReason::kError) {
     return Fail(MakeError(ErrorCode::kInternal, "{}", news.update.error), Outcome::kFailed);
   }
-  if (news.update.finish == FinishReason::kAbort) {  // not by us: then this would be done
+  if (news.update.finish == FinishReason::kAbort) {  // not by us
     return Fail(MakeError(ErrorCode::kUnavailable, "the engine aborted the request{}{}",
                           news.update.error.empty() ? "" : ": ", news.update.error),
                 Outcome::kFailed);
