@@ -182,16 +182,25 @@ Text FormatValue(const Value& value, std::string_view specification) {
 
 namespace {
 
+// Fields are numbered by the format or by their order, not both.
+struct Numbering {
+  size_t next = 0;
+  bool manual = false;
+};
+
 // "0.name[key]" in braces; the first part names an argument.
-Value Field(std::string_view path, const Arguments& arguments, size_t* automatic) {
+Value Field(std::string_view path, const Arguments& arguments, Numbering* numbering) {
   const size_t end = std::min(path.find_first_of(".["), path.size());
   const std::string_view first = path.substr(0, end);
   Value value;
   const bool number =
       std::all_of(first.begin(), first.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (number) {
+    const bool mixed = first.empty() ? numbering->manual : numbering->next > 0;
+    if (mixed) Fail("format(): cannot mix manual and automatic field numbering");
     size_t at = 0;
-    const size_t index = first.empty() ? (*automatic)++ : ReadNumber(first, &at);
+    numbering->manual |= !first.empty();
+    const size_t index = first.empty() ? numbering->next++ : ReadNumber(first, &at);
     if (index >= arguments.positional.size()) {
       Fail("format(): there is no argument {} for the format", index);
     }
@@ -224,7 +233,7 @@ Value Field(std::string_view path, const Arguments& arguments, size_t* automatic
 Text FormatBraces(const Text& format, const Arguments& arguments) {
   const std::string_view bytes = format.view();
   Text out;
-  size_t automatic = 0;
+  Numbering numbering;
   for (size_t at = 0; at < bytes.size();) {
     const char c = bytes[at];
     if ((c == '{' || c == '}') && at + 1 < bytes.size() && bytes[at + 1] == c) {
@@ -247,7 +256,7 @@ Text FormatBraces(const Text& format, const Arguments& arguments) {
     field = field.substr(0, colon);
     if (spec.find('{') != std::string_view::npos) Fail("format(): nested fields are not supported");
     const size_t bang = field.find('!');
-    Value value = Field(field.substr(0, bang), arguments, &automatic);
+    Value value = Field(field.substr(0, bang), arguments, &numbering);
     if (bang != std::string_view::npos) {
       value = Value::Of(field.substr(bang) == "!r" ? Repr(value) : ToText(value));
     }

@@ -15,9 +15,8 @@ namespace {
   Fail("unsupported operand types for {}: '{}' and '{}'", op, left.TypeName(), right.TypeName());
 }
 
-Value CheckedInteger(bool overflow, Integer value) {
+void CheckOverflow(bool overflow) {
   if (overflow) Fail("an integer exceeds 128 bits");
-  return Value::Of(value);
 }
 
 Integer FloorDivide(Integer a, Integer b) {
@@ -41,22 +40,29 @@ Value PowerOf(const Value& left, const Value& right) {
   if (base == -1) return Value::Of(Integer{exponent % 2 == 0 ? 1 : -1});
   Integer result = 1;
   for (Integer i = 0; i < exponent; ++i) {
-    if (__builtin_mul_overflow(result, base, &result)) return CheckedInteger(true, 0);
+    CheckOverflow(__builtin_mul_overflow(result, base, &result));
   }
   return Value::Of(result);
 }
 
 Value IntegerArithmetic(std::string_view op, Integer a, Integer b) {
   Integer result = 0;
-  if (op == "+") return CheckedInteger(__builtin_add_overflow(a, b, &result), result);
-  if (op == "-") return CheckedInteger(__builtin_sub_overflow(a, b, &result), result);
-  if (op == "*") return CheckedInteger(__builtin_mul_overflow(a, b, &result), result);
-  if (b == 0) Fail("division by zero");
-  if (b == -1)
-    return CheckedInteger(__builtin_sub_overflow(Integer{0}, a, &result),
-                          op == "%" ? Integer{0} : result);
-  if (op == "//") return Value::Of(FloorDivide(a, b));
-  return Value::Of(a - FloorDivide(a, b) * b);
+  if (op == "+") {
+    CheckOverflow(__builtin_add_overflow(a, b, &result));
+  } else if (op == "-") {
+    CheckOverflow(__builtin_sub_overflow(a, b, &result));
+  } else if (op == "*") {
+    CheckOverflow(__builtin_mul_overflow(a, b, &result));
+  } else if (b == 0) {
+    Fail("division by zero");
+  } else if (b == -1) {
+    // The one division that can overflow.
+    if (op == "//") CheckOverflow(__builtin_sub_overflow(Integer{0}, a, &result));
+  } else {
+    const Integer quotient = FloorDivide(a, b);
+    result = op == "//" ? quotient : a - quotient * b;
+  }
+  return Value::Of(result);
 }
 
 Value NumberArithmetic(std::string_view op, const Value& left, const Value& right) {
