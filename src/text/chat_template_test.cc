@@ -97,6 +97,8 @@ TEST(ChatTemplate, TextKeepsItsAuthorThroughEverything) {
       "messages[0].content|indent(2, first=true)",
       "{'<t>': messages[0].content}",
       "kwarg ~ '<t>'",
+      "dict(**{messages[0].content: 1})",
+      "messages[0].content.format(1)",
   };
   for (const char* expression : expressions) {
     const auto rendered = RenderSegments("<t>{{ " + std::string(expression) + " }}<t>", messages,
@@ -115,6 +117,14 @@ TEST(ChatTemplate, TextKeepsItsAuthorThroughEverything) {
   ASSERT_TRUE(tokens.ok());
   ASSERT_EQ(tokens->size(), 1u);
   EXPECT_TRUE((*tokens)[0].trusted);
+}
+
+TEST(ChatTemplate, FormatsOfUsersStayUntrusted) {
+  const Json messages = Json::parse(R"([{"content": "{0:<<2}{0:|<1}"}])");
+  const auto rendered = RenderSegments("{{ messages[0].content.format('') }}", messages);
+  ASSERT_TRUE(rendered.ok()) << rendered.error().message;
+  EXPECT_EQ(Joined(*rendered), "<<|");
+  for (const TextSegment& segment : *rendered) EXPECT_FALSE(segment.trusted);
 }
 
 TEST(ChatTemplate, RequestsCannotReplaceTheTokens) {

@@ -14,6 +14,7 @@ struct Specification {
   char align = 0;  // < > ^ =, 0: the type's own
   char sign = '-';
   bool alternate = false;
+  bool zero = false;  // fill with zeros: between sign and digits of a number
   size_t width = 0;
   char grouping = 0;
   std::optional<int> precision;
@@ -51,7 +52,7 @@ Specification ParseSpecification(std::string_view text) {
     ++at;
     if (spec.align == 0) {
       spec.fill = "0";
-      spec.align = '=';
+      spec.zero = true;
     }
   }
   spec.width = ReadNumber(text, &at);
@@ -159,7 +160,7 @@ Text FormatNumber(const Value& value, const Specification& spec) {
     digits = IntegerDigits(value.integer() < 0 ? -value.integer() : value.integer(), spec);
   }
   if (spec.grouping != 0) digits = Grouped(std::move(digits), spec.grouping);
-  return Aligned(Text::Trusted(sign), Text::Trusted(digits), spec, '>');
+  return Aligned(Text::Trusted(sign), Text::Trusted(digits), spec, spec.zero ? '=' : '>');
 }
 
 }  // namespace
@@ -167,10 +168,10 @@ Text FormatNumber(const Value& value, const Specification& spec) {
 Text FormatValue(const Value& value, std::string_view specification) {
   if (specification.empty()) return ToText(value);
   const Specification spec = ParseSpecification(specification);
-  const bool as_number = value.IsInteger() || value.IsFloat() ||
-                         (value.IsBool() && spec.type != 0 && spec.type != 's');
+  const bool as_number = value.IsNumber() && spec.type != 's';
   if (as_number) return FormatNumber(value, spec);
   if (!value.IsString()) Fail("unsupported format string passed to {}", value.TypeName());
+  if (spec.grouping != 0) Fail("cannot specify '{}' with 's'", spec.grouping);
   if (spec.type != 0 && spec.type != 's') Fail("unknown format code '{}' for a string", spec.type);
   if (spec.align == '=') Fail("'=' alignment not allowed in string format specifier");
   Text text = value.text();
@@ -260,7 +261,10 @@ Text FormatBraces(const Text& format, const Arguments& arguments) {
     if (bang != std::string_view::npos) {
       value = Value::Of(field.substr(bang) == "!r" ? Repr(value) : ToText(value));
     }
-    out.Append(FormatValue(value, spec));
+    Text formatted = FormatValue(value, spec);
+    // A field may name its fill character: whoever wrote the field may have written all of this.
+    const bool trusted = format.Substr(at, close + 1 - at).AllTrusted();
+    out.Append(trusted ? formatted : Text(formatted.str(), false));
     if (out.size() > kMaxTextBytes) Fail("a string exceeds {} bytes", kMaxTextBytes);
     at = close + 1;
   }
@@ -317,7 +321,10 @@ Text FormatPercent(const Text& format, const Value& values) {
     out.Append(FormatValue(value, (left ? "<" : "") + spec + (integer ? 'd' : type)));
   }
   const size_t given = tuple ? values.list().items.size() : 1;
-  if (next < given && !values.IsDict()) {
+  // Python asks only values that cannot be indexed by a name or number.
+  const bool indexable =
+      values.IsDict() || values.IsKind(List::Kind::kList) || values.IsUndefined();
+  if (next < given && !indexable) {
     Fail("not all arguments converted during string formatting");
   }
   out.set_markup(format.markup());

@@ -32,7 +32,11 @@ double FloatModulo(double a, double b) {
 
 Value PowerOf(const Value& left, const Value& right) {
   if (!left.IsIntegral() || !right.IsIntegral() || right.integer() < 0) {
-    return Value::Of(std::pow(left.AsDouble(), right.AsDouble()));
+    const double base = left.AsDouble();
+    const double exponent = right.AsDouble();
+    if (base == 0 && exponent < 0) Fail("0.0 cannot be raised to a negative power");
+    if (base < 0 && exponent != std::floor(exponent)) Fail("complex numbers are not supported");
+    return Value::Of(std::pow(base, exponent));
   }
   const Integer base = left.integer();
   const Integer exponent = right.integer();
@@ -140,10 +144,7 @@ Value Arithmetic(std::string_view op, const Value& left, const Value& right) {
   if (op == "*" && left.IsIntegral() && (right.IsString() || IsPlainSequence(right))) {
     return Repeat(right, left.integer());
   }
-  if (op == "%" && left.IsString()) {
-    RequireDefined(right);
-    return Value::Of(FormatPercent(left.text(), right));
-  }
+  if (op == "%" && left.IsString()) return Value::Of(FormatPercent(left.text(), right));
   Unsupported(op, left, right);
 }
 

@@ -64,6 +64,8 @@ TEMPLATES = [
      "{{ messages|selectattr('role', 'equalto', 'user')|list|length }}{{ [1, 2, 3]|select('odd')|list }}"
      "{{ 'a\nb'|indent(2) }}{{ 'a\n\nb'|indent(2, first=true) }}{{ '3.7'|int }}{{ 'x'|int(9) }}{{ 2.5|round }}"
      "{{ [1, 2]|last }}{{ []|first }}{{ 'ab'|reverse }}{{ [1, 2]|sum }}{{ [1, 5, 2]|max }}{{ none|string }}{{ '<'|e }}"),
+    ("text filters", "{{ 'ab-cd (ef) gh'|title }}{{ ' a b c '.split(none, 1) }}{{ 'Straße'.casefold() }}{{ true|round }}"
+     "{{ '{:05}|{:>5}|{:^7}|{:,}|{:+.1f}'.format('ab', 'c', 'd', 1234567, 2.25) }}{{ '%5s|%-5s|%05d|%.2f' % ('a', 'b', 42, 2.5) }}"),
     ("markup", "{{ 'a'|safe + '<b>\"' }}{{ ('<'|safe) ~ '<' }}"),
     ("unicode", "{{ messages[2].content|length }}{{ messages[2].content[2:9] }}{{ messages[2].content|upper }}{{ '\\u00e9\\x41' }}"
      "{{ [messages[2].content] }}"),
