@@ -90,15 +90,17 @@ struct AttentionTask {
   uint32_t head_dim;
   uint32_t rows;
   const float* q;           // [rows, head_dim], prepared by prepare_query
-  const uint32_t* lengths;  // [rows]: positions below are attended to
+  const uint32_t* starts;   // [rows], ascending: positions from there on,
+  const uint32_t* lengths;  // [rows], ascending: and below are attended to
   float scale;
   bool round_to_bf16;
   uint32_t kv_begin;  // a multiple of kAttentionSplit
   uint32_t kv_end;
-  float* scratch;  // AttentionScratchFloats(head_dim, rows)
-  float* max;      // [rows] results: running maximum,
-  float* sum;      // [rows] sum of exponentials,
-  float* acc;      // [rows, head_dim] and weighted sum of V
+  uint32_t kv_first;  // the smallest of starts: pages that end before are not read
+  float* scratch;     // AttentionScratchFloats(head_dim, rows)
+  float* max;         // [rows] results: running maximum,
+  float* sum;         // [rows] sum of exponentials,
+  float* acc;         // [rows, head_dim] and weighted sum of V
 };
 
 inline constexpr uint32_t kAttentionRows =

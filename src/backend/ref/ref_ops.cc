@@ -280,8 +280,10 @@ void RefOps::Attention(const AttentionArgs& args) {
       const uint32_t length = sequence.kv_length - sequence.rows + i + 1;
       for (uint32_t h = 0; h < args.num_heads; ++h) {
         const float* q = args.q + (sequence.first_row + i) * args.q_stride + size_t{h} * dim;
-        std::vector<double> scores(length);
-        for (uint32_t t = 0; t < length; ++t) {
+        const uint32_t start = args.window > 0 && length > args.window ? length - args.window : 0;
+        std::vector<double> scores(length, -INFINITY);
+        for (uint32_t t = start; t < length; ++t) {
+          scores[t] = 0;
           const std::vector<float> k = ReadVector(args, sequence, t, h / group, true);
           for (uint32_t d = 0; d < dim; ++d) scores[t] += static_cast<double>(q[d]) * k[d];
           scores[t] *= args.scale;
@@ -289,7 +291,7 @@ void RefOps::Attention(const AttentionArgs& args) {
         const double top = *std::max_element(scores.begin(), scores.end());
         double sum = 0;
         std::vector<double> out(dim);
-        for (uint32_t t = 0; t < length; ++t) {
+        for (uint32_t t = start; t < length; ++t) {
           const double p = std::exp(scores[t] - top);
           sum += p;
           const std::vector<float> v = ReadVector(args, sequence, t, h / group, false);
