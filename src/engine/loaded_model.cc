@@ -54,7 +54,7 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   loaded->name = std::filesystem::path(path).stem().string();
   MASU_ASSIGN_OR_RETURN(loaded->config, ReadModelConfig(*file));
   MASU_TRY(CheckTensors(*file, loaded->config));
-  if (auto layout = ConfiguredLayout(loaded->config, config); !layout.ok()) return layout.error();
+  if (auto layout = ConfiguredLayouts(loaded->config, config); !layout.ok()) return layout.error();
   MASU_ASSIGN_OR_RETURN(
       loaded->ops,
       CreateOps({.backend = config.backend, .isa = config.isa, .num_threads = config.num_threads}));
