@@ -11,8 +11,8 @@ void ReadLogitBias(FieldReader& reader, SamplingParams* sampling) {
   const Json* bias = reader.Find("logit_bias");
   if (bias == nullptr) return;
   if (!bias->is_object()) {
-    return reader.Fail("logit_bias", fmt::format("logit_bias must be an object, got {}",
-                                                 JsonTypeName(*bias)));
+    return reader.Fail("logit_bias",
+                       fmt::format("logit_bias must be an object, got {}", JsonTypeName(*bias)));
   }
   for (const auto& [key, value] : bias->items()) {
     TokenId id = 0;
@@ -216,12 +216,12 @@ Result<std::vector<Prompt>> TakePrompts(Json& body) {
 Result<void> CheckChoices(const GenerationRequest& request, const RequestLimits& limits) {
   const uint64_t prompts = request.chat ? 1 : request.prompts.size();
   if (prompts * request.sampling.n > limits.max_choices) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} prompts with n={} make {} choices; at most {} are allowed in one "
-                             "request",
-                             prompts, request.sampling.n, prompts * request.sampling.n,
-                             limits.max_choices),
-                 prompts > 1 ? "prompt" : "n"};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} prompts with n={} make {} choices; at most {} are allowed in one "
+                    "request",
+                    prompts, request.sampling.n, prompts * request.sampling.n, limits.max_choices),
+        prompts > 1 ? "prompt" : "n"};
   }
   return {};
 }
