@@ -172,21 +172,29 @@ void CompletionSession::Handle(News news) {
   if (spec_.request.stream) {
     StreamDelta(index, std::move(delta));
     if (num_finished_ == choices_.size()) FinishStream();
-    return;
+  } else {
+    Collect(choice, std::move(delta));
+    if (num_finished_ == choices_.size()) FinishAnswer();
   }
+}
+
+void CompletionSession::Collect(Choice& choice, ChoiceDelta delta) {
   choice.answer += delta.text;
   choice.offsets.insert(choice.offsets.end(), delta.text_offsets.begin(), delta.text_offsets.end());
   std::move(delta.tokens.begin(), delta.tokens.end(), std::back_inserter(choice.tokens));
-  if (num_finished_ == choices_.size()) {
-    deps_.workers->Post([self = shared_from_this()] { self->SendAnswer(); });
-    done_ = true;  // the worker reads what no one changes any more
-    deps_.record->Finish(
-        std::any_of(choices_.begin(), choices_.end(),
-                    [](const Choice& c) { return c.text.finish() == FinishReason::kLength; })
-            ? Outcome::kLength
-            : Outcome::kStop);
-    deps_.on_done();
-  }
+}
+
+void CompletionSession::FinishAnswer() {
+  // The worker reads what no one changes any more.
+  deps_.workers->Post([self = shared_from_this()] { self->SendAnswer(); });
+  End(EndOutcome());
+}
+
+Outcome CompletionSession::EndOutcome() const {
+  const bool length = std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) {
+    return choice.text.finish() == FinishReason::kLength;
+  });
+  return length ? Outcome::kLength : Outcome::kStop;
 }
 
 void CompletionSession::End(Outcome outcome) {

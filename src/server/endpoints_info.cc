@@ -79,6 +79,14 @@ void GetLoad(EndpointCall call) {
   SendJson(call, {{"server_load", call.state->metrics()->in_flight()}});
 }
 
+void GetWhy(EndpointCall call) {
+  const auto model = call.state->model();
+  if (!model) return call.exchange->Send(LoadingResponse(*call.state));
+  call.exchange->Send({.status = 200,
+                       .content_type = "text/plain; charset=utf-8",
+                       .body = model->engine->Explain()});
+}
+
 void GetMetrics(EndpointCall call) {
   const auto model = call.state->model();
   call.exchange->Send({.status = 200,

@@ -32,6 +32,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/version", &GetVersion, true},
     {"GET", "/load", &GetLoad, true},
     {"GET", "/metrics", &GetMetrics, true},
+    {"GET", "/debug/why", &GetWhy},
 };
 
 bool Matches(const Route& route, std::string_view path) {

@@ -105,11 +105,7 @@ void CompletionSession::FinishStream() {
   }
   deps_.exchange->Write(std::string(kSseDone));
   deps_.exchange->Finish();
-  bool length = false;
-  for (const Choice& choice : choices_) {
-    length = length || choice.text.finish() == FinishReason::kLength;
-  }
-  End(length ? Outcome::kLength : Outcome::kStop);
+  End(EndOutcome());
 }
 
 void CompletionSession::AddPromptLogprobs(size_t prompt, LegacyLogprobs* logprobs) const {
