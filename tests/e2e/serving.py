@@ -208,6 +208,10 @@ class Server:
         text = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)[1]) * 1024
 
+    def descriptors(self):
+        """Its open files and sockets."""
+        return pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()
+
 
 class Streamed:
     """The chunks of one stream, put together by choice."""

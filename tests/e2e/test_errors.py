@@ -1,7 +1,7 @@
 """Errors in the form that the OpenAI clients parse, and requests for what is not built: 400, never an answer that
 quietly left the wish out (bug reports B418 and B420)."""
 import pytest
-from serving import Server
+from serving import Server, wait_until
 
 CHAT = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4, "temperature": 0}
 COMPLETION = {"prompt": "hello", "max_tokens": 4, "temperature": 0}
@@ -179,19 +179,19 @@ def test_api_keys(tiny, serve):
 
 def test_full_queue(tiny, serve):
     """503 with Retry-After when too many wait; those that were taken are answered."""
-    server = serve(tiny.chain("loop", ["a", "b"], loop_to=0), "--kv-cache-memory-bytes", "64MiB",
-                   "--max-num-seqs", "1", "--max-num-queued-reqs", "2")
-    body = COMPLETION | {"max_tokens": 3000}
-    sockets = [server.raw("/v1/completions", body) for _ in range(3)]
-    from serving import wait_until
+    model = tiny.chain("endless", ["alpha", " be", "ta ga", "mma del", "ta"], loop_to=0, context=131072)
+    server = serve(model, "--kv-cache-memory-bytes", "64MiB", "--max-num-seqs", "1", "--max-num-queued-reqs", "2")
+    body = COMPLETION | {"max_tokens": 100000}
+    sockets = [server.raw("/v1/completions", body | {"max_tokens": 3000}) for _ in range(2)]
+    sockets.insert(0, server.raw("/v1/completions", body))
     wait_until(lambda: server.metric("num_requests_waiting") == 2 and server.metric("num_requests_running") == 1, 10,
                "one runs and two wait")
     for stream in (False, True):
         answer = server.post("/v1/completions", body | {"stream": stream})
         check_error(answer, 503)
         assert int(answer.headers["Retry-After"]) >= 1
+    sockets.pop(0).close()
     for connection in sockets:
-        connection.settimeout(60)
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
         connection.close()
 
@@ -203,29 +203,17 @@ def test_tokens_outside_the_vocabulary(tiny, logs, tokenizer_size):
     server = Server(flat, "--kv-cache-memory-bytes", "64MiB", logs=logs)
     if tokenizer_size > 512:
         server.spawn()
-        from serving import wait_until
-        if not wait_until(lambda: server.process.poll() is not None or server.is_ready(), 60, "an end or readiness"):
-            return
+        wait_until(lambda: server.process.poll() is not None or server.is_ready(), 60, "an end or readiness")
         if server.process.poll() is not None:
             assert server.process.returncode == 1 and "513" in server.log and "512" in server.log
             return
     else:
         server.start()
-    with server_running(server):
+    try:
         check_error(server.post("/v1/completions", {"prompt": [tokenizer_size if tokenizer_size < 512 else 512]}), 400)
         answer = server.complete("hello", temperature=1, seed=1, n=16, max_tokens=600, ignore_eos=True,
                                  return_token_ids=True)
         ids = [token for choice in answer["choices"] for token in choice["token_ids"]]
         assert len(ids) == 16 * 600 and max(ids) < min(tokenizer_size, 512)
-
-
-def server_running(server):
-    import contextlib
-
-    @contextlib.contextmanager
-    def until_stopped():
-        try:
-            yield server
-        finally:
-            assert server.stop()[0] == 0
-    return until_stopped()
+    finally:
+        assert server.stop()[0] == 0
