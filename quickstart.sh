@@ -148,7 +148,7 @@ print_capacity() {
   local line
   line=$(grep -iE 'fp8.*[0-9],[0-9]{3} tokens|tokens.*fp8.*[0-9],[0-9]{3}' "$log" | tail -n 1 ||
     grep -iE 'fp8.*[0-9],[0-9]{3}' "$log" | tail -n 1 ||
-    grep -iE 'capacity.*[0-9]|[0-9],[0-9]{3} tokens' "$log" | tail -n 1) || true
+    grep -E '^> .*[0-9] tokens' "$log" | tail -n 1) || true  # the server marks the encoding in use
   [[ -n $line ]] || line=$(curl -s --noproxy '*' -m 5 -H "Authorization: Bearer ${MASU_API_KEY:-}" "$url/metrics" | python3 -c '
 import re, sys
 found = re.search(r"cache_config_info\{(.*)\}", sys.stdin.read())
