@@ -264,6 +264,7 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   info_app->add_flag("--why", info.why,
                      "ask the server at --url why it is slow and why requests wait");
   info_app->add_option("--url", info.url, "of a running server")->capture_default_str();
+  info_app->add_option("--api-key", info.api_key, "of that server (or MASU_API_KEY)");
 
   EvalKlOptions kl;
   CLI::App* eval_app = app.add_subcommand("eval", "measure what a setting costs in quality");
@@ -338,7 +339,10 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
 
   for (EngineConfig* config : {&serve.engine, &generate.engine, &chat.engine, &kl.engine})
     config->isa = environment.isa;
-  if (environment.api_key) serve.server.api_keys.push_back(*environment.api_key);
+  if (environment.api_key) {
+    serve.server.api_keys.push_back(*environment.api_key);
+    if (info.api_key.empty()) info.api_key = *environment.api_key;
+  }
   if (kl.encodings.empty()) kl.encodings = {"int8", "fp8", "fp8:unit", "fp8_e5m2"};
   if (*serve_app) return {serve, 0};
   if (*generate_app) return {generate, 0};

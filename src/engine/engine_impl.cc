@@ -124,7 +124,11 @@ Result<RequestId> EngineImpl::Submit(Request request) {
   state->unfinished = choices;
 
   const std::lock_guard lock(mutex_);
-  if (queued_ + choices > max_queued_ + config_.max_num_seqs) {
+  // Whoever the next step can seat does not wait, so an idle engine takes a burst of max_num_seqs
+  // beside the queue. Free seats are of no use while pages are short.
+  const uint64_t running = std::min<uint64_t>(stats_.requests_running, config_.max_num_seqs);
+  const uint64_t seats = blocked_ == StepPlan::Blocked::kPages ? 0 : config_.max_num_seqs - running;
+  if (queued_ + choices > max_queued_ + seats) {
     return MakeError(ErrorCode::kUnavailable,
                      "the queue is full ({} waiting); retry later or raise --max-num-queued-reqs",
                      queued_);

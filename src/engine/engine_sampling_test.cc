@@ -287,13 +287,55 @@ TEST(PaddedVocabulary, PaddedIdsAreNeitherSampledNorTaken) {
   }
   EXPECT_EQ(*seen.rbegin(), 299);  // 4096 draws meet the last of 300 tokens
   EXPECT_GT(seen.size(), 290u);
-  for (const TokenId bad : {-1, 300, 319, 320, 1 << 30}) {
+  for (const TokenId bad : {-1, 320, 1 << 30}) {
     const auto refused = rig.TrySubmit(GreedyRequest({5, bad, 6}, 3));
     ASSERT_FALSE(refused.ok()) << bad;
     EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
     EXPECT_THAT(refused.error().message, HasSubstr(std::to_string(bad)));
   }
   rig.ExpectIdle();
+}
+
+// Allowing nothing that can be sampled is a mistake, and said so.
+TEST(PaddedVocabulary, AllowedIdsOfPaddingAloneAreRefused) {
+  const TemporaryModel model(MakeTinyFlat({.vocab = 320, .tokenizer_size = 300}).value());
+  EngineRig rig(model, TinyConfig());
+  Request request = GreedyRequest({5}, 4);
+  request.sampling.allowed_token_ids = {305, 319};
+  const auto refused = rig.TrySubmit(request);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().param, "allowed_token_ids");
+  for (const float temperature : {0.0f, 1.0f}) {
+    request.sampling.temperature = temperature;
+    request.sampling.allowed_token_ids = {305, 77};
+    EXPECT_THAT(rig.Run({request})[0].ids(), Each(77));
+  }
+}
+
+// The tokenizer's end of text may lie beyond the embedding: it can never be sampled, and masking it
+// (min_tokens) must not write there.
+TEST(PaddedVocabulary, AnEndOfTextBeyondTheEmbeddingIsHarmless) {
+  ByteVector gguf = MakeTinyFlat({.vocab = 288, .tokenizer_size = 300}).value();
+  const std::string key = "tokenizer.ggml.eos_token_id";
+  const auto* text = reinterpret_cast<const char*>(gguf.data());
+  const size_t at = std::string_view(text, gguf.size()).find(key);
+  ASSERT_NE(at, std::string_view::npos);
+  const uint32_t eos = 299;
+  std::memcpy(gguf.data() + at + key.size() + sizeof(uint32_t), &eos, sizeof(eos));
+  const TemporaryModel model(gguf);
+  const auto loaded = LoadedModel::Load(model.path(), TinyConfig(), [](double, const auto&) {});
+  if (!loaded.ok()) {
+    EXPECT_THAT(loaded.error().message, HasSubstr("299"));
+    return;
+  }
+  ASSERT_THAT(loaded.value()->tokenizer->end_of_generation(), testing::Contains(299));
+  EngineRig rig(model, TinyConfig());
+  Request request = SeededRequest({5}, 40, 3);
+  request.sampling.ignore_eos = false;
+  request.sampling.min_tokens = 40;
+  const Answer answer = rig.Run({request})[0];
+  EXPECT_EQ(answer.tokens.size(), 40u);
+  EXPECT_EQ(answer.finish, FinishReason::kLength);
 }
 
 TEST(PaddedVocabulary, ATokenizerLargerThanTheEmbeddingNeverReachesPastIt) {
@@ -384,6 +426,21 @@ TEST_F(ScriptedEnd, MinTokens) {
   const Answer masked = rig_.Run({request})[0];
   for (size_t i = 0; i < std::min<size_t>(masked.tokens.size(), 9); ++i) {
     EXPECT_NE(masked.ids()[i], chain_.script[0]) << i;
+  }
+}
+
+// min_tokens forbids the only token that is allowed: whatever comes, it is an allowed one.
+TEST_F(ScriptedEnd, AllowedIdsHoldEvenIfMinTokensLeavesNothing) {
+  for (const float temperature : {0.0f, 1.0f}) {
+    Request request = Recite(6);
+    request.sampling.temperature = temperature;
+    request.sampling.allowed_token_ids = {kTinyImEnd};
+    request.sampling.min_tokens = 3;
+    const auto ticket = rig_.TrySubmit(request);
+    ASSERT_TRUE(rig_.Drain());
+    if (!ticket.ok()) continue;  // refusing it is right as well
+    ASSERT_TRUE(ticket.value().finished());
+    EXPECT_THAT(ticket.value().answer().ids(), Each(kTinyImEnd)) << temperature;
   }
 }
 

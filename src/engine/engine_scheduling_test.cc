@@ -70,10 +70,10 @@ TEST(Order, ThePreemptedOneIsOfTheLowestPriorityThenTheNewest) {
 TEST(Order, AdmissionWaitsRatherThanOvertakes) {
   EngineConfig config = TinyConfig();
   config.max_model_len = 96;
-  EngineRig rig(RandModel(), config, 6);
+  EngineRig rig(RandModel(), config, 7);
   const Ticket first = rig.Submit(GreedyRequest(RandomPrompt(40, 1, kVocab), 20));  // 3-4 pages
   rig.Step();
-  const Ticket large = rig.Submit(GreedyRequest(RandomPrompt(80, 2, kVocab), 4));  // 5 pages
+  const Ticket large = rig.Submit(GreedyRequest(RandomPrompt(88, 2, kVocab), 4));  // 6 pages
   const Ticket small = rig.Submit(GreedyRequest(RandomPrompt(3, 3, kVocab), 4));
   for (int i = 0; i < 10; ++i) rig.Step();
   EXPECT_FALSE(first.finished());
@@ -97,7 +97,7 @@ TEST(Budget, NoStepComputesMoreTokens) {
   config.max_num_seqs = 8;
   EngineRig rig(RandModel(), config);
   for (uint32_t i = 0; i < 12; ++i) {
-    rig.Submit(GreedyRequest(RandomPrompt(5 + 9 * i, i, kVocab), 6));
+    rig.Submit(GreedyRequest(RandomPrompt(5 + 9 * i, i, kVocab), 60));
   }
   uint64_t before = 0;
   uint64_t most = 0;
@@ -186,14 +186,34 @@ TEST(Queue, IsFullAtItsLimit) {
   }
 }
 
-TEST(Step, SaysWhetherThereWasWork) {
+// More choices than the queue and all seats together can never be taken: saying "later" would be a
+// lie.
+TEST(Queue, MoreChoicesThanItEverHoldsAreRefusedForGood) {
+  EngineConfig config = TinyConfig();
+  config.max_num_seqs = 2;
+  config.max_num_queued_reqs = 3;
+  EngineRig rig(RandModel(), config);
+  Request request = SeededRequest({20, 21}, 3, 1);
+  request.sampling.n = 6;
+  const auto refused = rig.TrySubmit(request);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused.error().param, "n");
+  request.sampling.n = 5;
+  EXPECT_EQ(rig.Run({request}).size(), 5u);
+}
+
+TEST(Step, SaysWhetherWorkIsLeft) {
   EngineRig rig(RandModel(), TinyConfig());
   EXPECT_FALSE(rig.Step());
-  rig.Submit(GreedyRequest({20}, 2));
+  rig.Submit(GreedyRequest({20}, 3));
   EXPECT_TRUE(rig.Step());
   EXPECT_TRUE(rig.Step());
+  EXPECT_FALSE(rig.Step());  // the third token was the last
+  EXPECT_EQ(rig.stats().generation_tokens, 3u);
+  EXPECT_EQ(rig.stats().steps, 3u);
   EXPECT_FALSE(rig.Step());
-  EXPECT_EQ(rig.stats().steps, 2u);
+  EXPECT_EQ(rig.stats().steps, 3u);  // a step without work is none
   EXPECT_GT(rig.stats().step_seconds, 0.0);
   EXPECT_GE(rig.stats().step_seconds, rig.stats().forward_seconds);
 }

@@ -316,7 +316,7 @@ TEST(BatchInvariance, GreedyOutputInBatchesOfAnySize) {
     std::vector<Request> requests;
     for (uint32_t i = 0; i < 33; ++i) {
       requests.push_back(
-          GreedyRequest(RandomPrompt(1 + (i * 7) % 50, i, kVocab), 1 + (i * 5) % 40));
+          GreedyRequest(RandomPrompt(1 + (i * 7) % 50, i, kVocab), 2 + (i * 5) % 40));
       requests.back().sampling.logprobs = 5;
     }
     EngineConfig config = Config({"auto", "auto"}, "auto");

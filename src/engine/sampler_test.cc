@@ -201,11 +201,22 @@ TEST(Sampler, TemperatureShapesTheDistribution) {
 }
 
 TEST(Sampler, TinyTemperaturesAreGreedy) {
-  for (const float temperature : {1e-2f, 1e-5f, 1e-30f}) {
+  for (const float temperature : {1e-2f, 1e-5f, 1e-30f, 1e-38f, 1e-42f}) {
     Scene scene = Spread();
     scene.params.temperature = temperature;
     Sampler sampler(scene.size());
     for (uint64_t i = 0; i < 100; ++i) EXPECT_EQ(scene.Sample(sampler, i, 0, i), 10) << temperature;
+  }
+}
+
+TEST(Sampler, LargeLogitsAndSmallTemperaturesDoNotOverflow) {
+  Scene scene;
+  scene.logits = {1e30f, 2e30f, -3e38f, 3e30f, 0};
+  for (const float temperature : {1e-6f, 1e-4f, 1e-2f, 1.0f, 100.0f}) {
+    scene.params.temperature = temperature;
+    scene.params.top_p = 0.9f;
+    Sampler sampler(scene.size());
+    for (uint64_t i = 0; i < 50; ++i) EXPECT_EQ(scene.Sample(sampler, i, 0, i), 3) << temperature;
   }
 }
 
@@ -279,6 +290,17 @@ TEST(Sampler, MinTokensKeepsStopTokensAway) {
   scene.params.logit_bias = {};
   ExpectDistribution(scene);
   EXPECT_GT(scene.Probabilities()[10], 0.0);
+}
+
+TEST(Sampler, AllowedIdsHoldEvenIfMinTokensLeavesNothing) {
+  Scene scene = Spread();
+  scene.stop_tokens = {7, 5};
+  scene.params.allowed_token_ids = {7, 5};
+  scene.params.min_tokens = 3;
+  for (const float temperature : {0.0f, 1.0f}) {
+    scene.params.temperature = temperature;
+    EXPECT_THAT(scene.Sample(), testing::AnyOf(5, 7)) << temperature;
+  }
 }
 
 TEST(Sampler, PenaltiesCountWhatTheySay) {

@@ -89,8 +89,7 @@ void Generate(EndpointCall call, bool chat) {
   job->model = call.state->model();
   job->call = std::move(call);
   if (!job->model) return Reject(*job, LoadingError(*job->call.state));
-  job->call.exchange->OnDisconnect(
-      [cancellation = job->cancellation] { cancellation->Cancel(); });
+  job->call.exchange->OnDisconnect([cancellation = job->cancellation] { cancellation->Cancel(); });
   WorkerPool& workers = job->call.state->workers();
   workers.Post([job] { Run(*job); });
 }
