@@ -19,7 +19,7 @@ struct BlockTable {
   uint64_t scope = 0;
   std::vector<PageExpectation> pages = {};
   std::vector<uint64_t> offsets = {};  // of the same pages, for kernels
-  size_t returned = 0;            // leading pages that left a sliding window and were given back
+  size_t returned = 0;  // leading pages that left a sliding window and were given back
 
   uint64_t held() const { return pages.size() - returned; }
 };

@@ -14,6 +14,7 @@ using PageCounts = std::vector<uint64_t>;
 
 class PageBudget {
  public:
+  PageBudget() = default;  // of nothing
   // Free pages in slabs that belong to a layout, slabs that belong to none, and pages that a slab
   // of each layout holds.
   PageBudget(PageCounts free, uint64_t free_slabs, std::vector<uint32_t> pages_per_slab);
@@ -25,7 +26,7 @@ class PageBudget {
 
  private:
   PageCounts free_;
-  uint64_t free_slabs_;
+  uint64_t free_slabs_ = 0;
   std::vector<uint32_t> pages_per_slab_;
 };
 
