@@ -11,7 +11,7 @@ CHAT_STREAM = {"messages": [{"role": "user", "content": "hello"}], "max_tokens":
 @pytest.fixture(scope="module")
 def endless_server(tiny, logs):
     model = tiny.chain("endless", ["alpha", " be", "ta ga", "mma del", "ta"], loop_to=0, context=131072)
-    with Server(model, "--kv-cache-memory-bytes", "2GiB", "--max-num-seqs", "64", logs=logs) as server:
+    with Server(model, "--kv-cache-memory-bytes", "256MiB", logs=logs) as server:
         yield server
 
 
