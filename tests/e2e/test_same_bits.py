@@ -45,10 +45,13 @@ def test_beside_neighbours(server, neighbours):
     """Short and long ones, greedy and drawn, some that end early."""
     rng = random.Random(neighbours)
     jobs = [("probe", i) for i in range(len(PROMPTS))]
+    # Long, so that the others arrive while it is computed and meet in the steps after it.
+    gate = "neighbour", {"prompt": prompt_of(1900), "max_tokens": 1}
     jobs += [("neighbour", {"prompt": prompt_of(rng.choice([1, 5, 16, 40, 200]), seed=i), "max_tokens": rng.choice([1, 3, 30, 60]),
                             "temperature": rng.choice([0, 1]), "seed": i, "n": rng.choice([1, 1, 3])})
              for i in range(neighbours)]
     rng.shuffle(jobs)
+    jobs.insert(0, gate)
 
     def work(job):
         kind, what = job
@@ -59,7 +62,7 @@ def test_beside_neighbours(server, neighbours):
     answers = dict(answer for answer in in_parallel(work, jobs) if isinstance(answer, tuple))
     assert [answers[i] for i in range(len(PROMPTS))] == server.alone
     per_step = (server.metric("generation_tokens_total") - tokens) / (server.metric("engine_steps_total") - steps)
-    assert per_step > 2, "several requests were in one step"
+    assert per_step > 1.5, "several requests were in one step"
 
 
 def test_one_request_with_many_prompts(server):
@@ -89,13 +92,14 @@ def test_streamed(server):
 @pytest.mark.parametrize("flags", [
     ["--long-prefill-token-threshold", "1"], ["--long-prefill-token-threshold", "7"], ["--long-prefill-token-threshold", "16"],
     ["--long-prefill-token-threshold", "64"], ["--max-num-batched-tokens", "5"], ["--threads", "1"], ["--threads", "2"],
-    ["--threads", "3"], ["--max-num-seqs", "1"], ["--block-size", "64"]], ids=" ".join)
+    ["--threads", "3"], ["--max-num-seqs", "1", "--max-num-queued-reqs", "9"], ["--block-size", "64"]], ids=" ".join)
 def test_other_settings(server, tiny, serve, flags):
     """Chunks, threads, seats and pages of another size: the same bits."""
     other = serve(tiny.rand(), "--kv-cache-memory-bytes", "16MiB", "--kv-cache-dtype", server.encoding, *flags)
     assert alone(other) == server.alone
-    if "1" in flags or "5" in flags and "--threads" not in flags and "--max-num-seqs" not in flags:
-        assert other.metric("engine_steps_total") >= sum(map(len, PROMPTS)) / 5 or flags[0] != "--max-num-batched-tokens"
+    if flags[0] in ("--long-prefill-token-threshold", "--max-num-batched-tokens"):
+        steps = sum(-(-len(prompt) // int(flags[1])) + 23 for prompt in PROMPTS)
+        assert other.metric("engine_steps_total") >= steps, "prompts were computed in chunks"
     together = in_parallel(lambda prompt: result_of(other.complete(prompt, **FIELDS)["choices"][0]), PROMPTS)
     assert together == server.alone
 
