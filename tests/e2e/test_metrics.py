@@ -183,7 +183,7 @@ def test_figures_add_up(loop_model, serve):
             return server.complete(PROMPT, **fields)["usage"]
         return server.stream_complete(PROMPT, **fields, stream_options={"include_usage": True}).chunks[-1]["usage"]
     usages = in_parallel(answer, range(60))
-    refused = [{"max_tokens": -1}, {"prompt": ""}, {"n": 0}, {"temperature": 9e9}, {"model": "gpt-9"}, {"guided_json": {}},
+    refused = [{"max_tokens": -1}, {"prompt": ""}, {"n": 0}, {"temperature": -1}, {"model": "gpt-9"}, {"guided_json": {}},
                {"prompt": [1] * 200000}, {"stream": 5}, {"logprobs": 99}, {"prompt": None}]
     for fields in refused:
         assert server.post("/v1/completions", {"prompt": PROMPT} | fields).status in (400, 404)
