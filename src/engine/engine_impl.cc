@@ -50,9 +50,7 @@ Result<void> EngineImpl::Init() {
   cache_info_.tokens = cache_info_.pages * cache_info_.block_size;
   MASU_ASSIGN_OR_RETURN(
       runner_, ModelRunner::Create(*model_->model, *model_->ops, *cache_, config_.max_num_seqs));
-  const uint32_t vocab = model_->config.vocab_size;
-  sampler_ = std::make_unique<Sampler>(
-      model_->tokenizer ? std::min(vocab, model_->tokenizer->vocab_size()) : vocab);
+  sampler_ = std::make_unique<Sampler>(SampleableTokens());
   const GoesFirst order{config_.scheduling_policy == SchedulingPolicy::kPriority};
   running_ = Queue(order);
   waiting_ = Queue(order);
@@ -64,6 +62,12 @@ Result<void> EngineImpl::Init() {
   totals_.kv_pages_total = cache_info_.pages;
   stats_ = totals_;
   return {};
+}
+
+// Tokens from there on are padding of the embedding, or of the tokenizer alone.
+uint32_t EngineImpl::SampleableTokens() const {
+  const uint32_t vocab = model_->config.vocab_size;
+  return model_->tokenizer ? std::min(vocab, model_->tokenizer->vocab_size()) : vocab;
 }
 
 // --- callers' side ---
@@ -81,6 +85,19 @@ Result<void> EngineImpl::CheckRequest(const Request& request) const {
     }
   }
   MASU_TRY(request.sampling.Validate(vocab));
+  const auto& allowed = request.sampling.allowed_token_ids;
+  const auto sampleable = static_cast<TokenId>(SampleableTokens());
+  if (!allowed.empty() && *std::min_element(allowed.begin(), allowed.end()) >= sampleable) {
+    return bad("allowed_token_ids",
+               fmt::format("none of the allowed token ids is among the {} that can be sampled",
+                           sampleable));
+  }
+  const uint64_t most_choices = uint64_t{max_queued_} + config_.max_num_seqs;
+  if (request.sampling.n > most_choices) {
+    return bad("n", fmt::format("n is {}, but at most {} choices can run and wait "
+                                "(--max-num-seqs, --max-num-queued-reqs)",
+                                request.sampling.n, most_choices));
+  }
   const uint64_t most = cache_info_.max_model_len;
   const uint64_t prompt = request.prompt.size();
   if (prompt + request.sampling.max_tokens > most) {
@@ -112,6 +129,11 @@ Result<RequestId> EngineImpl::Submit(Request request) {
   if (!state->sampling.ignore_eos && model_->tokenizer) {
     const auto ends = model_->tokenizer->end_of_generation();
     state->stop_tokens.insert(state->stop_tokens.end(), ends.begin(), ends.end());
+    // A tokenizer may know more tokens than the embedding: those never come, and masking them would
+    // write past the row.
+    std::erase_if(state->stop_tokens, [this](TokenId token) {
+      return static_cast<uint32_t>(token) >= model_->config.vocab_size;
+    });
   }
   const uint32_t choices = state->sampling.n;
   for (uint32_t choice = 0; choice < choices; ++choice) {

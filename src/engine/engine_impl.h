@@ -52,6 +52,7 @@ class EngineImpl final : public Engine {
 
   EngineImpl(std::shared_ptr<LoadedModel> model, const EngineConfig& config);
   Result<void> Init();
+  uint32_t SampleableTokens() const;
   Result<void> CheckRequest(const Request& request) const;
 
   // The parts of a step, in order.

@@ -71,16 +71,16 @@ Result<Bytes> ArenaBytes(const LoadedModel& model, const EngineConfig& config) {
 
 Result<uint32_t> MaxModelLen(const EngineConfig& config, uint32_t trained, uint64_t tokens) {
   if (config.max_model_len) {
+    if (*config.max_model_len > trained) {
+      return InvalidArgument(
+          "--max-model-len {} exceeds the {} positions that this model was made for",
+          *config.max_model_len, trained);
+    }
     if (*config.max_model_len > tokens) {
       return InvalidArgument(
           "--max-model-len {} does not fit: the KV cache holds {} tokens; lower it, or give more "
           "memory (--kv-cache-memory-bytes) or a smaller --kv-cache-dtype",
           *config.max_model_len, tokens);
-    }
-    if (*config.max_model_len > trained) {
-      return InvalidArgument(
-          "--max-model-len {} exceeds the {} positions that this model was made for",
-          *config.max_model_len, trained);
     }
     if (*config.max_model_len == 0) return InvalidArgument("--max-model-len must be at least 1");
     return *config.max_model_len;
