@@ -1,3 +1,4 @@
+#include <csignal>
 #include <cstdio>
 #include <thread>
 
@@ -43,6 +44,7 @@ void Load(const ServeOptions& options, Server& server, Loading& loading) {
 }  // namespace
 
 int RunServe(const ServeOptions& options) {
+  std::signal(SIGPIPE, SIG_IGN);  // a log whose reader is gone must not end the server
   ServerConfig config = options.server;
   config.http.stop_on_signals = true;
   auto server = Server::Listen(config);
