@@ -40,7 +40,7 @@ struct ModelConfig {
   // Tokens that a token of a sliding layer sees, itself included; 0: no layer slides.
   uint32_t sliding_window = 0;
   std::vector<bool> sliding_layers = {};  // [num_layers]; empty: all slide, if there is a window
-  bool tied_embeddings = false;  // the output projection is the embedding
+  bool tied_embeddings = false;           // the output projection is the embedding
   // "bfloat16" or "float16": what `--kv-cache-dtype auto` means for this checkpoint.
   std::string kv_cache_dtype = "bfloat16";
 };

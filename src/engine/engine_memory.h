@@ -17,8 +17,8 @@ struct EngineMemory {
   CacheInfo cache_info;
 };
 
-// The page layouts that the configuration asks for, per KV group. Needs no weights, so a setting that
-// cannot work is refused before they are read.
+// The page layouts that the configuration asks for, per KV group. Needs no weights, so a setting
+// that cannot work is refused before they are read.
 Result<std::vector<KvPageLayout>> ConfiguredLayouts(const ModelConfig& model,
                                                     const EngineConfig& config);
 
