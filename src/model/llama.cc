@@ -24,8 +24,17 @@ Result<WeightFormat> FormatOf(const GgufTensor& tensor) {
       return WeightFormat::kQ4_0;
     case GgmlType::kQ4_1:
       return WeightFormat::kQ4_1;
+    case GgmlType::kQ5_0:
+    case GgmlType::kQ5_1:
+    case GgmlType::kQ4_K:
+    case GgmlType::kQ5_K:
+    case GgmlType::kQ6_K:
+      break;
   }
-  return DataLoss("tensor '{}' has a type that cannot be multiplied", tensor.name);
+  return MakeError(ErrorCode::kUnimplemented,
+                   "tensor '{}' is stored as {}, which no kernel multiplies yet; take a file in "
+                   "Q8_0, Q4_0, Q4_1 or 16 bits",
+                   tensor.name, GgmlTypeName(static_cast<uint32_t>(tensor.type)));
 }
 
 }  // namespace
