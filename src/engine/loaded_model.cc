@@ -5,7 +5,7 @@
 
 #include "backend/backend.h"
 #include "base/log.h"
-#include "checkpoint/tensor_accounting.h"
+#include "checkpoint/checkpoint.h"
 #include "engine/engine_memory.h"
 #include "model/model.h"
 
@@ -22,17 +22,12 @@ Result<bool> UseBf16(const std::string& name, const Ops& ops) {
   return InvalidArgument("unknown --activation-dtype '{}'; use auto, float32 or bfloat16", name);
 }
 
-Result<void> CheckPath(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
-    return MakeError(ErrorCode::kNotFound, "{}: no such file; give the path of a .gguf file", path);
-  }
-  if (std::filesystem::is_directory(path, error)) {
-    return MakeError(ErrorCode::kUnimplemented,
-                     "{}: is a folder; Hugging Face folders are not read yet, give a .gguf file",
-                     path);
-  }
-  return {};
+// Text from a directory (tokenizer.json and its kin) is the next step of the text layer.
+Result<const GgufFile*> TextSource(const Checkpoint& checkpoint) {
+  if (checkpoint.gguf() != nullptr) return checkpoint.gguf();
+  return MakeError(ErrorCode::kUnimplemented,
+                   "{}: tokenizers of Hugging Face directories are not read yet; give a .gguf file",
+                   checkpoint.path());
 }
 
 }  // namespace
@@ -47,13 +42,16 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
     if (progress) progress(fraction, what);
   };
   report(0.0, "opening the checkpoint");
-  MASU_TRY(CheckPath(path));
-  MASU_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
+  MASU_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
+  for (const std::string& warning : checkpoint->warnings()) LogWarning("{}", warning);
+  if (!checkpoint->ignored().empty()) {
+    LogInfo("{}: tensors not needed: {}", path, fmt::join(checkpoint->ignored(), ", "));
+  }
+  MASU_ASSIGN_OR_RETURN(const GgufFile* file, TextSource(*checkpoint));
   auto loaded = std::make_shared<LoadedModel>();
   loaded->path = path;
   loaded->name = std::filesystem::path(path).stem().string();
-  MASU_ASSIGN_OR_RETURN(loaded->config, ReadModelConfig(*file));
-  MASU_TRY(CheckTensors(*file, loaded->config));
+  loaded->config = checkpoint->config();
   if (auto layout = ConfiguredLayout(loaded->config, config); !layout.ok()) return layout.error();
   MASU_ASSIGN_OR_RETURN(
       loaded->ops,
@@ -85,10 +83,10 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
                              .max_rows = config.max_num_batched_tokens,
                              .max_logit_rows = kLogitRows,
                              .max_position = config.max_model_len.value_or(0)};
-  MASU_ASSIGN_OR_RETURN(
-      loaded->model, BuildModel(*file, loaded->config, *loaded->ops, options, [&](double fraction) {
-        report(0.05 + 0.95 * fraction, "packing weights");
-      }));
+  MASU_ASSIGN_OR_RETURN(loaded->model,
+                        BuildModel(*checkpoint, *loaded->ops, options, [&](double fraction) {
+                          report(0.05 + 0.95 * fraction, "packing weights");
+                        }));
   loaded->weight_bytes = loaded->model->weight_bytes();
   report(1.0, "loaded");
   return loaded;
