@@ -1,5 +1,5 @@
-// What report B611 asks of GGUF files, for safetensors: a damaged file gives a clear error, whatever
-// is damaged, and never a crash. fuzz/safetensors_fuzz.cc goes on from there.
+// What report B611 asks of GGUF files, for safetensors: a damaged file gives a clear error,
+// whatever is damaged, and never a crash. fuzz/safetensors_fuzz.cc goes on from there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,7 +68,7 @@ TEST_F(SafetensorsDamage, EveryTruncation) {
   for (size_t size = 0; size < valid_.size(); ++size) {
     const ByteVector cut(valid_.begin(), valid_.begin() + static_cast<ptrdiff_t>(size));
     const size_t data_start = valid_.size() - data_.size();
-    ExpectBytes(cut, size < 8 ? "too few for a safetensors file"
+    ExpectBytes(cut, size < 8            ? "too few for a safetensors file"
                      : size < data_start ? "runs past the end of the file"
                                          : "the file is truncated, fetch it again");
   }
@@ -179,12 +179,13 @@ TEST_F(SafetensorsDamage, Offsets) {
   Expect("[0,24]", "[18446744073709551591,18446744073709551615]",
          "tensor 'a': needs bytes 18446744073709551591..18446744073709551615 of the data but");
   Expect("[0,24]", "[16,40]", "tensor 'a': needs bytes 16..40 of the data but the file has 32");
-  Expect("[24,32]", "[23,31]", "tensor 'b' begins at byte 23 of the data, but tensor 'a' ends at "
-                               "24: they overlap");
+  Expect("[24,32]", "[23,31]",
+         "tensor 'b' begins at byte 23 of the data, but tensor 'a' ends at "
+         "24: they overlap");
   Expect("[0,24]", "[8,32]", "tensor 'a' begins at byte 8 of the data, but the start ends at 0");
-  ByteVector gap = WrapSafetensors(
-      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-      R"("b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})", ByteVector(12));
+  ByteVector gap = WrapSafetensors(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                                   R"("b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})",
+                                   ByteVector(12));
   ExpectBytes(gap, "tensor 'b' begins at byte 8 of the data, but tensor 'a' ends at 4: there is a");
   ExpectHeader("{}", "the start ends at byte 0 of the data but the file has 32");
   Expect(R"("b":)", R"("a":)", "tensor 'a' occurs twice");

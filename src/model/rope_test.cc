@@ -64,8 +64,8 @@ TEST(Rope, AttentionFactorScalesTheTable) {
 
 // GGUF files of Llama 3 carry the same scaling as a tensor of divisors.
 TEST(Rope, DivisorsDivide) {
-  ModelConfig config = ConfigWith(
-      R"({"head_dim": 8, "max_position_embeddings": 64, "rope_theta": 1e4})");
+  ModelConfig config =
+      ConfigWith(R"({"head_dim": 8, "max_position_embeddings": 64, "rope_theta": 1e4})");
   const std::vector<float> plain = InverseFrequencies(config);
   config.rope_frequency_divisors = {1, 2, 4, 8};
   const std::vector<float> divided = InverseFrequencies(config);

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <span>
 
 #include "base/check.h"
 #include "checkpoint/hf_config.h"
@@ -22,10 +22,13 @@ GgmlFormat FormatOfName(const std::string& dtype) {
 
 ByteVector WrapSafetensors(std::string_view header, const ByteVector& data) {
   const uint64_t length = header.size();
-  ByteVector bytes(sizeof(length) + header.size());
-  std::memcpy(bytes.data(), &length, sizeof(length));
-  std::memcpy(bytes.data() + sizeof(length), header.data(), header.size());
-  bytes.insert(bytes.end(), data.begin(), data.end());
+  ByteVector bytes;
+  const auto append = [&](std::span<const std::byte> part) {
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  };
+  append(std::as_bytes(std::span(&length, 1)));
+  append(std::as_bytes(std::span(header)));
+  append(data);
   return bytes;
 }
 
@@ -100,9 +103,8 @@ void HfDraft::Remove(std::string_view name) {
 void HfDraft::Fill() {
   tensors.clear();
   for (const auto& [name, shape] : ExpectedTensors(Config())) {
-    SafetensorsDraft tensor{.name = HfNaming().Stored(name),
-                            .shape = {shape.rbegin(), shape.rend()},
-                            .values = {}};
+    SafetensorsDraft tensor{
+        .name = HfNaming().Stored(name), .shape = {shape.rbegin(), shape.rend()}, .values = {}};
     uint64_t elements = 1;
     for (const uint64_t size : shape) elements *= size;
     const size_t salt = tensors.size();
