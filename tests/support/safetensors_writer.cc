@@ -22,13 +22,12 @@ GgmlFormat FormatOfName(const std::string& dtype) {
 
 ByteVector WrapSafetensors(std::string_view header, const ByteVector& data) {
   const uint64_t length = header.size();
+  std::string text(reinterpret_cast<const char*>(&length), sizeof(length));
+  text += header;
   ByteVector bytes;
-  const auto append = [&](std::span<const std::byte> part) {
-    bytes.insert(bytes.end(), part.begin(), part.end());
-  };
-  append(std::as_bytes(std::span(&length, 1)));
-  append(std::as_bytes(std::span(header)));
-  append(data);
+  bytes.reserve(text.size() + data.size());
+  for (const char c : text) bytes.push_back(static_cast<std::byte>(c));
+  for (const std::byte byte : data) bytes.push_back(byte);
   return bytes;
 }
 
