@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 
 #include "base/check.h"
@@ -23,12 +22,12 @@ GgmlFormat FormatOfName(const std::string& dtype) {
 
 ByteVector WrapSafetensors(std::string_view header, const ByteVector& data) {
   const uint64_t length = header.size();
-  // Sized first: g++ 12 sees an overflow in appending ranges to an empty vector.
-  ByteVector bytes(sizeof(length) + header.size() + data.size());
-  std::memcpy(bytes.data(), &length, sizeof(length));
-  std::memcpy(bytes.data() + sizeof(length), header.data(), header.size());
-  std::copy(data.begin(), data.end(),
-            bytes.begin() + static_cast<std::ptrdiff_t>(sizeof(length) + header.size()));
+  std::string text(reinterpret_cast<const char*>(&length), sizeof(length));
+  text += header;
+  ByteVector bytes;
+  bytes.reserve(text.size() + data.size());
+  for (const char c : text) bytes.push_back(static_cast<std::byte>(c));
+  for (const std::byte byte : data) bytes.push_back(byte);
   return bytes;
 }
 
