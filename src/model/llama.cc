@@ -40,7 +40,7 @@ Result<WeightFormat> FormatOf(const CheckpointTensor& tensor) {
 // What the graph does not compute yet must not be left out silently.
 Result<void> RefuseUnbuilt(const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
-  const char* what = config.qkv_bias || config.attention_output_bias || config.mlp_bias
+  const char* what = config.qkv_bias || config.output_bias || config.mlp_bias
                          ? "biases of projections"
                      : config.qk_norm        ? "norms of Q and K"
                      : config.sliding_window ? "a sliding window"
