@@ -138,8 +138,7 @@ TEST(HfConfig, Windows) {
   EXPECT_EQ(window(absent, "mistral", 0), 4096u);
   EXPECT_THAT(With({{"sliding_window", "8"}}).error(), HasSubstr("'sliding_window' is 8"));
   // Qwen: published checkpoints state a window and switch it off.
-  EXPECT_EQ(window({{"sliding_window", "8"}, {"max_window_layers", "1"}}, "qwen2", 1),
-            0u);
+  EXPECT_EQ(window({{"sliding_window", "8"}, {"max_window_layers", "1"}}, "qwen2", 1), 0u);
   const Keys on = {
       {"sliding_window", "8"}, {"max_window_layers", "1"}, {"use_sliding_window", "true"}};
   EXPECT_EQ(window(on, "qwen2", 0), 0u);

@@ -35,7 +35,9 @@ Result<void> PrintModel(const std::string& path) {
       config.num_heads, config.num_kv_heads, config.head_dim,
       FormatCount(config.vocab_size).c_str(), config.tied_embeddings ? ", tied" : "",
       FormatCount(config.max_position).c_str());
-  if (config.sliding_window) std::printf("  window        %u tokens\n", *config.sliding_window);
+  if (config.sliding_window != 0) {
+    std::printf("  window        %u tokens\n", config.sliding_window);
+  }
   std::printf("  weights       %s in %s parameters:", FormatBytes({bytes}).c_str(),
               FormatCount(parameters).c_str());
   for (const auto& [name, entry] : formats) {
@@ -48,7 +50,7 @@ Result<void> PrintModel(const std::string& path) {
   cache.max_model_len = config.max_position;
   cache.recommended_dtype = "int8";
   std::printf("\nFor each GiB:\n%s",
-              FormatCapacityTable(CapacityTable(config, cache), cache).c_str());
+              FormatCapacityTable(CapacityTable(config, EngineConfig(), cache), cache).c_str());
   return {};
 }
 
@@ -57,16 +59,21 @@ size_t Append(char* data, size_t size, size_t count, void* to) {
   return size * count;
 }
 
-Result<std::string> Get(const std::string& url) {
+Result<std::string> Get(const std::string& url, const std::string& api_key) {
   std::string body;
   CURL* curl = curl_easy_init();
   curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
   curl_easy_setopt(curl, CURLOPT_TIMEOUT, 10L);
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, Append);
   curl_easy_setopt(curl, CURLOPT_WRITEDATA, &body);
+  curl_slist* headers = nullptr;
+  if (!api_key.empty())
+    headers = curl_slist_append(headers, ("Authorization: Bearer " + api_key).c_str());
+  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
   const CURLcode code = curl_easy_perform(curl);
   long status = 0;
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+  curl_slist_free_all(headers);
   curl_easy_cleanup(curl);
   if (code != CURLE_OK) {
     return MakeError(ErrorCode::kUnavailable, "{}: {}; is masu serve running there? (--url)", url,
@@ -89,7 +96,7 @@ int RunInfo(const InfoOptions& options) {
     if (!printed.ok()) return PrintError(printed.error());
   }
   if (options.why) {
-    const Result<std::string> answer = Get(options.url + "/debug/why");
+    const Result<std::string> answer = Get(options.url + "/debug/why", options.api_key);
     if (!answer.ok()) return PrintError(answer.error());
     std::fputs(answer->c_str(), stdout);
   }

@@ -36,6 +36,7 @@ struct InfoOptions {
   std::string model;  // a file, or empty with --url
   bool why = false;
   std::string url = "http://127.0.0.1:8000";
+  std::string api_key;
 };
 
 struct EvalKlOptions {

@@ -27,9 +27,12 @@ class LoadedModel {
   using Progress = std::function<void(double fraction, const std::string& what)>;
   // `path` is one that Checkpoint::Open takes. Uses num_threads, isa, backend and activation_dtype
   // of `config`.
+  // Without `needs_tokenizer` a checkpoint that has none (golden data for numerics) gives a null
+  // tokenizer instead of an error.
   static Result<std::shared_ptr<LoadedModel>> Load(const std::string& path,
                                                    const EngineConfig& config,
-                                                   const Progress& progress);
+                                                   const Progress& progress,
+                                                   bool needs_tokenizer = true);
 
   std::string path;
   std::string name;  // file name without folder and extension

@@ -5,8 +5,7 @@ namespace masu {
 namespace {
 
 Error MessageError(size_t index, std::string_view what) {
-  return Error{ErrorCode::kInvalidArgument, fmt::format("messages[{}]{}", index, what),
-               "messages"};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("messages[{}]{}", index, what), "messages"};
 }
 
 // Joins text parts with line ends, as vLLM does for templates that expect strings.

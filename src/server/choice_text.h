@@ -23,10 +23,10 @@ struct ChoiceTextOptions {
 // What one update adds to the answer.
 struct ChoiceDelta {
   std::string text;
-  std::vector<TokenOutput> tokens;        // those that count
-  std::vector<uint64_t> text_offsets;     // of each token, in characters of the choice's text
-  std::optional<FinishReason> finish;     // set once
-  bool stopped_by_string = false;         // the engine does not know yet: Engine::StopChoice
+  std::vector<TokenOutput> tokens;     // those that count
+  std::vector<uint64_t> text_offsets;  // of each token, in characters of the choice's text
+  std::optional<FinishReason> finish;  // set once
+  bool stopped_by_string = false;      // the engine does not know yet: Engine::StopChoice
 };
 
 class ChoiceText {

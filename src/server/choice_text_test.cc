@@ -57,27 +57,25 @@ TEST(ChoiceText, CutsAtTheEarliestStop) {
 
 TEST(ChoiceText, CountsUpToTheTokenThatCompletedTheStop) {
   const FakeTokenizer tokenizer(kPieces);
-  const Played one = Play(tokenizer, {258, 259, 260, 261, 262}, 1,
-                          {.stop = {"beta"}});
+  const Played one = Play(tokenizer, {258, 259, 260, 261, 262}, 1, {.stop = {"beta"}});
   EXPECT_EQ(one.tokens, 3u);
   EXPECT_TRUE(one.told_engine);
-  const Played all = Play(tokenizer, {258, 259, 260, 261, 262}, 5,
-                          {.stop = {"beta"}});
+  const Played all = Play(tokenizer, {258, 259, 260, 261, 262}, 5, {.stop = {"beta"}});
   EXPECT_EQ(all.tokens, 3u);
   EXPECT_FALSE(all.told_engine);  // the engine had ended by itself
 }
 
 TEST(ChoiceText, KeepsTheStopIfAsked) {
   const FakeTokenizer tokenizer(kPieces);
-  const Played played = Play(tokenizer, {258, 259, 260, 261}, 1,
-                             {.stop = {"beta"}, .include_stop = true});
+  const Played played =
+      Play(tokenizer, {258, 259, 260, 261}, 1, {.stop = {"beta"}, .include_stop = true});
   EXPECT_EQ(played.text, "alpha beta");
 }
 
 TEST(ChoiceText, LooksForStopsAfterMinTokensOnly) {
   const FakeTokenizer tokenizer(kPieces);
-  const Played played = Play(tokenizer, {258, 259, 260, 261, 262}, 1,
-                             {.stop = {"ta"}, .min_tokens = 3});
+  const Played played =
+      Play(tokenizer, {258, 259, 260, 261, 262}, 1, {.stop = {"ta"}, .min_tokens = 3});
   EXPECT_EQ(played.text, "alpha beta gamma del");
 }
 

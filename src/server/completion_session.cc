@@ -33,7 +33,8 @@ CompletionSession::CompletionSession(SessionSpec spec, SessionDeps deps)
                                   .stop_token_ids = request.sampling.stop_token_ids};
   for (size_t i = 0; i < spec_.prompts.size() * n(); ++i) {
     choices_.emplace_back(*deps_.model->tokenizer, options);
-    if (request.echo) choices_.back().offset_base = CountCharacters(spec_.prompts[PromptOf(i)].text);
+    if (request.echo)
+      choices_.back().offset_base = CountCharacters(spec_.prompts[PromptOf(i)].text);
   }
   uint64_t prompt_tokens = 0;
   uint32_t max_tokens = 0;
@@ -131,6 +132,8 @@ void CompletionSession::Drain() {
     std::lock_guard lock(mutex_);
     inbox.swap(inbox_);
     drain_posted_ = false;
+    // Aborts that we asked for: whoever cancelled has posted, or is about to post, the end.
+    if (cancelled_) return;
   }
   for (News& news : inbox) {
     if (done_) return;
@@ -146,7 +149,7 @@ void CompletionSession::Handle(News news) {
   if (news.update.finish == FinishReason::kError) {
     return Fail(MakeError(ErrorCode::kInternal, "{}", news.update.error), Outcome::kFailed);
   }
-  if (news.update.finish == FinishReason::kAbort) {  // not by us: then this would be done
+  if (news.update.finish == FinishReason::kAbort) {  // not by us
     return Fail(MakeError(ErrorCode::kUnavailable, "the engine aborted the request{}{}",
                           news.update.error.empty() ? "" : ": ", news.update.error),
                 Outcome::kFailed);
@@ -169,22 +172,29 @@ void CompletionSession::Handle(News news) {
   if (spec_.request.stream) {
     StreamDelta(index, std::move(delta));
     if (num_finished_ == choices_.size()) FinishStream();
-    return;
+  } else {
+    Collect(choice, std::move(delta));
+    if (num_finished_ == choices_.size()) FinishAnswer();
   }
+}
+
+void CompletionSession::Collect(Choice& choice, ChoiceDelta delta) {
   choice.answer += delta.text;
   choice.offsets.insert(choice.offsets.end(), delta.text_offsets.begin(), delta.text_offsets.end());
   std::move(delta.tokens.begin(), delta.tokens.end(), std::back_inserter(choice.tokens));
-  if (num_finished_ == choices_.size()) {
-    deps_.workers->Post([self = shared_from_this()] { self->SendAnswer(); });
-    done_ = true;  // the worker reads what no one changes any more
-    deps_.record->Finish(std::any_of(choices_.begin(), choices_.end(),
-                                     [](const Choice& c) {
-                                       return c.text.finish() == FinishReason::kLength;
-                                     })
-                             ? Outcome::kLength
-                             : Outcome::kStop);
-    deps_.on_done();
-  }
+}
+
+void CompletionSession::FinishAnswer() {
+  // The worker reads what no one changes any more.
+  deps_.workers->Post([self = shared_from_this()] { self->SendAnswer(); });
+  End(EndOutcome());
+}
+
+Outcome CompletionSession::EndOutcome() const {
+  const bool length = std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) {
+    return choice.text.finish() == FinishReason::kLength;
+  });
+  return length ? Outcome::kLength : Outcome::kStop;
 }
 
 void CompletionSession::End(Outcome outcome) {

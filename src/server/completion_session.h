@@ -26,6 +26,8 @@
 
 namespace masu {
 
+class LegacyLogprobs;
+
 struct SessionSpec {
   GenerationRequest request;
   std::vector<BuiltPrompt> prompts;
@@ -80,6 +82,9 @@ class CompletionSession : public std::enable_shared_from_this<CompletionSession>
   void AbortAll();
   void Drain();
   void Handle(News news);
+  static void Collect(Choice& choice, ChoiceDelta delta);
+  void FinishAnswer();
+  Outcome EndOutcome() const;
   void End(Outcome outcome);
   void Fail(const Error& error, Outcome outcome);
 
@@ -97,7 +102,7 @@ class CompletionSession : public std::enable_shared_from_this<CompletionSession>
   size_t PromptOf(size_t index) const { return index / n(); }
   bool WantsLogprobs() const { return spec_.request.sampling.logprobs.has_value(); }
   // Log probabilities and offsets of the echoed prompt's tokens.
-  void AddPromptLogprobs(size_t prompt, class LegacyLogprobs* logprobs) const;
+  void AddPromptLogprobs(size_t prompt, LegacyLogprobs* logprobs) const;
   Json TokenIds(const std::vector<TokenOutput>& tokens) const;
   Json StopReason(const ChoiceText& text) const;
   Usage TotalUsage() const;

@@ -28,7 +28,7 @@ TEST(Disconnect, AbortsAStream) {
   for (int i = 1; i <= 20; ++i) {
     HttpClient client(running.port());
     client.Send(HttpClient::Format("POST", kCompletions, Body(true)));
-    ASSERT_TRUE(client.WaitFor("end"));
+    ASSERT_TRUE(client.WaitFor("data: "));
     client.Close();
     EXPECT_TRUE(Eventually([&] { return engine->live() == 0; }));
     EXPECT_EQ(engine->aborts, i);
@@ -74,9 +74,8 @@ TEST(Disconnect, AtRandomMoments) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
-  EXPECT_TRUE(Eventually([&] {
-    return engine->live() == 0 && running.server->metrics().in_flight() == 0;
-  }));
+  EXPECT_TRUE(Eventually(
+      [&] { return engine->live() == 0 && running.server->metrics().in_flight() == 0; }));
   const ServerMetrics& metrics = running.server->metrics();
   EXPECT_EQ(metrics.count(Outcome::kFailed), 0u);
   EXPECT_EQ(metrics.count(Outcome::kRejected), 0u);
@@ -104,8 +103,7 @@ TEST(ManyStreams, AreCompleteAndSeparate) {
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 64; ++i) {
     clients.push_back(std::make_unique<HttpClient>(running.port()));
-    const json body = {
-        {"prompt", std::to_string(10 + i)}, {"max_tokens", 200}, {"stream", true}};
+    const json body = {{"prompt", std::to_string(10 + i)}, {"max_tokens", 200}, {"stream", true}};
     clients.back()->Send(HttpClient::Format("POST", kCompletions, body.dump()));
   }
   for (int i = 0; i < 64; ++i) {
@@ -137,7 +135,7 @@ TEST(Stop, EndsRunningRequestsWithAnError) {
   HttpClient streaming(running.port()), waiting(running.port()), idle(running.port());
   streaming.Send(HttpClient::Format("POST", kCompletions, Body(true)));
   waiting.Send(HttpClient::Format("POST", kCompletions, Body(false)));
-  ASSERT_TRUE(streaming.WaitFor("end"));
+  ASSERT_TRUE(streaming.WaitFor("data: "));
   ASSERT_TRUE(Eventually([&] { return engine->live() == 2; }));
   running.Join();
   EXPECT_TRUE(running.result.ok());

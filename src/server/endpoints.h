@@ -20,6 +20,7 @@ void GetReady(EndpointCall call);   // 503 too while stopping
 void GetLive(EndpointCall call);
 void GetVersion(EndpointCall call);
 void GetLoad(EndpointCall call);
+void GetWhy(EndpointCall call);  // for `masu info --why`
 void GetMetrics(EndpointCall call);
 void GetModels(EndpointCall call);
 void GetModel(EndpointCall call);

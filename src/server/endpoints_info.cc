@@ -44,10 +44,10 @@ Error UnknownModelError(const ServerState& state, const std::string& name) {
   for (const std::string& known : state.model_names()) {
     aliases += (aliases.empty() ? "" : ", ") + known;
   }
-  return Error{ErrorCode::kNotFound,
-               fmt::format("The model `{}` does not exist. Valid aliases: {}", name.substr(0, 256),
-                           aliases),
-               "model"};
+  return Error{
+      ErrorCode::kNotFound,
+      fmt::format("The model `{}` does not exist. Valid aliases: {}", name.substr(0, 256), aliases),
+      "model"};
 }
 
 Result<void> CheckModelName(const ServerState& state, const std::string& name) {
@@ -79,14 +79,21 @@ void GetLoad(EndpointCall call) {
   SendJson(call, {{"server_load", call.state->metrics()->in_flight()}});
 }
 
+void GetWhy(EndpointCall call) {
+  const auto model = call.state->model();
+  if (!model) return call.exchange->Send(LoadingResponse(*call.state));
+  call.exchange->Send({.status = 200,
+                       .content_type = "text/plain; charset=utf-8",
+                       .body = model->engine->Explain()});
+}
+
 void GetMetrics(EndpointCall call) {
   const auto model = call.state->model();
-  call.exchange->Send(
-      {.status = 200,
-       .content_type = "text/plain; version=0.0.4; charset=utf-8",
-       .body = call.state->metrics()->Render(call.state->config().metrics_prefix,
-                                             call.state->model_name(),
-                                             model ? model->engine.get() : nullptr)});
+  call.exchange->Send({.status = 200,
+                       .content_type = "text/plain; version=0.0.4; charset=utf-8",
+                       .body = call.state->metrics()->Render(
+                           call.state->config().metrics_prefix, call.state->model_name(),
+                           model ? model->engine.get() : nullptr)});
 }
 
 void GetModels(EndpointCall call) {

@@ -33,7 +33,8 @@ TEST(ApiKeys, AcceptsOnlyItsKeys) {
   const ApiKeys keys({"one", "two", ""});
   EXPECT_TRUE(keys.Accepts("Bearer one"));
   EXPECT_TRUE(keys.Accepts("bearer two"));
-  for (const char* bad : {"", "Bearer", "Bearer ", "Bearer on", "Bearer onee", "Basic one", "one"}) {
+  for (const char* bad :
+       {"", "Bearer", "Bearer ", "Bearer on", "Bearer onee", "Basic one", "one"}) {
     EXPECT_FALSE(keys.Accepts(bad)) << bad;
   }
 }

@@ -1,5 +1,6 @@
 #include "server/http_server.h"
 
+#include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -7,7 +8,6 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <atomic>
 #include <csignal>
 #include <mutex>
 #include <optional>
@@ -63,6 +63,7 @@ struct Core {
   HttpServer::ErrorBody error_body;
   std::shared_ptr<IoExecutor> executor;
   std::unordered_set<std::shared_ptr<Connection>> connections;
+  uint64_t body_bytes = 0;  // of all connections
   bool stopping = false;
 };
 
@@ -83,6 +84,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Calls from an exchange; `number` tells late calls of an earlier one apart.
   void Send(uint64_t number, const HttpResponse& response) {
     if (!IsCurrent(number, State::kAnswering)) return;
+    Account(0);
     if (core_.stopping) framing_.keep_alive = false;
     Queue(SerializeResponse(response, framing_));
     AnswerDone();
@@ -90,6 +92,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void StartStream(uint64_t number, int status, const std::string& type,
                    const HttpHeaders& headers) {
     if (!IsCurrent(number, State::kAnswering)) return;
+    Account(0);
     if (framing_.http_1_0 || core_.stopping) framing_.keep_alive = false;
     state_ = State::kStreaming;
     Queue(SerializeStreamHead(status, type, headers, framing_));
@@ -137,6 +140,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Close() {
     if (closed_) return;
     closed_ = true;
+    Account(0);
     error_code ignored;
     socket_.close(ignored);
     auto callback = std::move(on_disconnect_);
@@ -158,11 +162,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (reading_ || closed_ || saw_end_) return;
     if (state_ != State::kReading && in_.size() >= kPipelineLimit) return;
     reading_ = true;
-    socket_.async_read_some(in_.prepare(kReadSize), [self = shared_from_this()](
-                                                        error_code error, size_t count) {
-      self->reading_ = false;
-      self->OnRead(error, count);
-    });
+    socket_.async_read_some(in_.prepare(kReadSize),
+                            [self = shared_from_this()](error_code error, size_t count) {
+                              self->reading_ = false;
+                              self->OnRead(error, count);
+                            });
   }
 
   void OnRead(error_code error, size_t count) {
@@ -189,6 +193,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
       in_.consume(consumed);
       if (error == http::error::need_more) error = {};
       if (error) return RefuseParse(error);
+      Account(parser_->get().body().size());
+      if (core_.body_bytes > core_.options.total_body_limit) {
+        return Refuse(503, "too many large requests at once; try again later");
+      }
       if (parser_->is_done()) {
         Dispatch();
         continue;
@@ -230,14 +238,22 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Answers with an error and lets the client send on for a moment, so that it can read it.
   void Refuse(int status, const std::string& message) {
     parser_.reset();
+    Account(0);
     framing_ = MessageFraming{.keep_alive = false};
-    Queue(SerializeResponse({.status = status, .body = core_.error_body(status, message)},
-                            framing_));
+    Queue(
+        SerializeResponse({.status = status, .body = core_.error_body(status, message)}, framing_));
     in_.consume(in_.size());
     state_ = State::kLingering;
     linger_until_ = Clock::now() + kLinger;
     close_after_flush_ = true;
     Flush();
+  }
+
+  // The share of this connection in core_.body_bytes, from the first byte of a body until its
+  // answer begins.
+  void Account(uint64_t bytes) {
+    core_.body_bytes += bytes - accounted_;
+    accounted_ = bytes;
   }
 
   void Dispatch();  // below, since it makes an Exchange
@@ -268,17 +284,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     if (sending_.empty()) return Flushed();
     writing_ = true;
-    socket_.async_write_some(
-        asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
-        [self = shared_from_this()](error_code error, size_t count) {
-          self->writing_ = false;
-          if (self->closed_) return;
-          if (error) return self->Close();
-          self->sent_ += count;
-          self->last_progress_ = Clock::now();
-          self->Flush();
-          if (self->Unsent() < kPipelineOutputLimit) self->Parse();
-        });
+    socket_.async_write_some(asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
+                             [self = shared_from_this()](error_code error, size_t count) {
+                               self->writing_ = false;
+                               if (self->closed_) return;
+                               if (error) return self->Close();
+                               self->sent_ += count;
+                               self->last_progress_ = Clock::now();
+                               self->Flush();
+                               if (self->Unsent() < kPipelineOutputLimit) self->Parse();
+                             });
   }
 
   void Flushed() {
@@ -297,11 +312,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   State state_ = State::kReading;
   beast::flat_buffer in_;
   std::optional<http::request_parser<http::string_body>> parser_;  // set while a request arrives
-  std::string sending_;  // being written, from sent_ on
+  std::string sending_;                                            // being written, from sent_ on
   size_t sent_ = 0;
   std::string queued_;  // to be written after sending_
   MessageFraming framing_;
   uint64_t number_ = 0;  // of the current exchange
+  uint64_t accounted_ = 0;
   std::function<void()> on_disconnect_;
   bool reading_ = false;
   bool writing_ = false;
@@ -333,10 +349,8 @@ class Exchange : public HttpExchange {
   }
   void StartStream(int status, std::string type, HttpHeaders headers) override {
     answered_ = true;
-    Call([status, type = std::move(type), headers = std::move(headers),
-          number = number_](Connection& connection) {
-      connection.StartStream(number, status, type, headers);
-    });
+    Call([status, type = std::move(type), headers = std::move(headers), number = number_](
+             Connection& connection) { connection.StartStream(number, status, type, headers); });
   }
   void Write(std::string data) override {
     Call([data = std::move(data), number = number_](Connection& connection) {
@@ -410,8 +424,8 @@ class BeastServer : public HttpServer {
     const HttpOptions& options = core_.options;
     error_code error;
     tcp::resolver resolver(context_);
-    const auto found = resolver.resolve(options.host, std::to_string(options.port),
-                                        tcp::resolver::passive, error);
+    const auto found =
+        resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive, error);
     if (error || found.empty()) {
       return InvalidArgument("cannot listen on host '{}': {}; use an address of this machine",
                              options.host, error.message());
@@ -539,8 +553,7 @@ class BeastServer : public HttpServer {
 
 Result<std::unique_ptr<HttpServer>> HttpServer::Listen(const HttpOptions& options,
                                                        HttpHandler handler, ErrorBody error_body) {
-  auto server =
-      std::make_unique<BeastServer>(options, std::move(handler), std::move(error_body));
+  auto server = std::make_unique<BeastServer>(options, std::move(handler), std::move(error_body));
   MASU_TRY(server->Bind());
   return std::unique_ptr<HttpServer>(std::move(server));
 }

@@ -55,9 +55,11 @@ TEST(HttpServer, ConnectionCloseIsHonoured) {
 TEST(HttpServer, Http10) {
   const RunningServer running(Engine1());
   HttpClient client(running.port());
-  const std::string body = nlohmann::json{{"prompt", "x"}, {"max_tokens", 3}, {"stream", true}}.dump();
-  client.Send("POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: " +
-              std::to_string(body.size()) + "\r\n\r\n" + body);
+  const std::string body =
+      nlohmann::json{{"prompt", "x"}, {"max_tokens", 3}, {"stream", true}}.dump();
+  client.Send(
+      "POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n" + body);
   while (client.Fill()) {
   }
   EXPECT_EQ(client.buffer().find("Transfer-Encoding"), std::string::npos);
@@ -121,6 +123,28 @@ TEST(HttpServer, LimitsBodiesAndHeaders) {
   HttpClient headers(running.port());
   headers.Send("GET /health HTTP/1.1\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n");
   EXPECT_EQ(headers.Receive().status, 431);
+}
+
+TEST(HttpServer, LimitsAllBodiesTogether) {
+  ServerConfig config;
+  config.http.total_body_limit = 3000;
+  const auto engine = Engine1();
+  const RunningServer running(engine, config);
+  const std::string half = HttpClient::Format("POST", "/v1/completions", std::string(2500, ' '));
+  for (int i = 0; i < 3; ++i) {  // what was given back can be used again
+    HttpClient first(running.port()), second(running.port());
+    first.Send(std::string_view(half).substr(0, 2000));
+    ASSERT_TRUE(Eventually([&] {
+      HttpClient probe(running.port());
+      probe.Send(std::string_view(half).substr(0, 2000));
+      return !probe.connected() || probe.Fill(200);
+    }));
+    second.Send(std::string_view(half).substr(0, 2000));
+    EXPECT_EQ(second.Receive().status, 503);
+    first.Send(std::string_view(half).substr(2000));
+    EXPECT_EQ(first.Receive().status, 400);  // not JSON, but read to its end
+  }
+  EXPECT_EQ(running.Post("/v1/completions", kSmall).status, 200);
 }
 
 TEST(HttpServer, SlowRequestsAndIdleConnectionsEnd) {

@@ -134,10 +134,11 @@ std::optional<int64_t> FieldReader::Integer(const char* name, int64_t low, int64
     return std::nullopt;
   }
   const double approximate = value->get<double>();
-  const bool in_range = approximate >= static_cast<double>(low) &&
-                        approximate <= static_cast<double>(high);
+  const bool in_range =
+      approximate >= static_cast<double>(low) && approximate <= static_cast<double>(high);
   if (!in_range) {
-    Fail(name, fmt::format("{} must lie between {} and {}, got {}", name, low, high, value->dump()));
+    Fail(name,
+         fmt::format("{} must lie between {} and {}, got {}", name, low, high, value->dump()));
     return std::nullopt;
   }
   return value->get<int64_t>();
@@ -175,8 +176,8 @@ void FieldReader::Read(const char* name, uint32_t* out) {
 }
 
 void FieldReader::Read(const char* name, int32_t* out) {
-  if (const auto value = Integer(name, std::numeric_limits<int32_t>::min(),
-                                 std::numeric_limits<int32_t>::max())) {
+  if (const auto value =
+          Integer(name, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max())) {
     *out = static_cast<int32_t>(*value);
   }
 }

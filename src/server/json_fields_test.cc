@@ -29,7 +29,7 @@ TEST(ParseJsonObject, BoundsDepthValuesAndMembers) {
 }
 
 TEST(FieldReader, NamesTheFieldThatIsWrong) {
-  const Json body = {{"temperature", "hot"}, {"n", 1.5}, {"big", 1e300}, {"stop", {1}},
+  const Json body = {{"temperature", "hot"}, {"n", 1.5},      {"big", 1e300},   {"stop", {1}},
                      {"ids", {1, -1}},       {"whole", 16.0}, {"none", nullptr}};
   const auto check = [&](auto value, const char* name) {
     FieldReader reader(body);

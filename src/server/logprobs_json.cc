@@ -82,8 +82,7 @@ Json ChatLogprob(const Tokenizer& tokenizer, const TokenOutput& token, uint32_t 
   return json;
 }
 
-Json PromptLogprobs(const Tokenizer& tokenizer, std::span<const TokenOutput> tokens,
-                    uint32_t top) {
+Json PromptLogprobs(const Tokenizer& tokenizer, std::span<const TokenOutput> tokens, uint32_t top) {
   Json list = Json::array();
   list.push_back(nullptr);
   for (const TokenOutput& token : tokens) {

@@ -7,11 +7,11 @@ using Buckets = prometheus::Histogram::BucketBoundaries;
 
 // Bucket borders are vLLM's, so that dashboards made for it fit.
 Buckets RequestSeconds() {
-  return {0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920,
-          7680};
+  return {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+          30,  40,  50,  60, 120, 240, 480, 960, 1920, 7680};
 }
 Buckets FirstTokenSeconds() {
-  return {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75,
+  return {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
           1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
 }
 Buckets TokenSeconds() {

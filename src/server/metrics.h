@@ -2,12 +2,13 @@
 // Thread-safe.
 #pragma once
 
+#include <prometheus/histogram.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <prometheus/histogram.h>
 #include <string>
 #include <vector>
 

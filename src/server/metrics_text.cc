@@ -119,23 +119,20 @@ void MetricsWriter::AddEngine(const EngineStats& stats, const CacheInfo& cache,
 }
 
 void MetricsWriter::AddRequests() {
-  const auto count = [&](Outcome outcome) {
-    return static_cast<double>(metrics_.count(outcome));
-  };
+  const auto count = [&](Outcome outcome) { return static_cast<double>(metrics_.count(outcome)); };
   // Outcomes first: a scrape in mid-flight may then see a request as running that has just ended,
   // never as ended before it was received.
   const double stop = count(Outcome::kStop), length = count(Outcome::kLength);
   const double aborted = count(Outcome::kAborted), failed = count(Outcome::kFailed);
   const double rejected = count(Outcome::kRejected);
   const double received = static_cast<double>(metrics_.received());
-  auto& success = Family("request_success_total", "Requests ended, by how.", MetricType::Counter,
-                         Known::kBoth);
+  auto& success =
+      Family("request_success_total", "Requests ended, by how.", MetricType::Counter, Known::kBoth);
   Sample(success, stop, With({{"finished_reason", "stop"}}));
   Sample(success, length, With({{"finished_reason", "length"}}));
   Sample(success, aborted, With({{"finished_reason", "abort"}}));
   Sample(success, failed, With({{"finished_reason", "error"}}));
-  Counter("requests_received_total", "HTTP requests for a generation.", received,
-          Known::kOursOnly);
+  Counter("requests_received_total", "HTTP requests for a generation.", received, Known::kOursOnly);
   Counter("requests_rejected_total", "Requests answered with an error before they ran.", rejected,
           Known::kOursOnly);
   Counter("requests_aborted_total", "Requests ended because the client went away.", aborted,

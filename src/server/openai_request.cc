@@ -11,8 +11,8 @@ void ReadLogitBias(FieldReader& reader, SamplingParams* sampling) {
   const Json* bias = reader.Find("logit_bias");
   if (bias == nullptr) return;
   if (!bias->is_object()) {
-    return reader.Fail("logit_bias", fmt::format("logit_bias must be an object, got {}",
-                                                 JsonTypeName(*bias)));
+    return reader.Fail("logit_bias",
+                       fmt::format("logit_bias must be an object, got {}", JsonTypeName(*bias)));
   }
   for (const auto& [key, value] : bias->items()) {
     TokenId id = 0;
@@ -155,7 +155,9 @@ void CheckMaxTokens(FieldReader& reader, const GenerationRequest& request) {
   if (!request.max_tokens) return;
   const bool scores_prompt = !request.chat && request.echo;
   if (*request.max_tokens == 0 && !scores_prompt) {
-    reader.Fail("max_tokens", "max_tokens must be at least 1");
+    const bool renamed = request.chat && reader.Find("max_completion_tokens") != nullptr;
+    const char* name = renamed ? "max_completion_tokens" : "max_tokens";
+    reader.Fail(name, fmt::format("{} must be at least 1", name));
   }
   if (request.sampling.min_tokens > *request.max_tokens) {
     reader.Fail("min_tokens", fmt::format("min_tokens ({}) is larger than max_tokens ({})",
@@ -216,12 +218,12 @@ Result<std::vector<Prompt>> TakePrompts(Json& body) {
 Result<void> CheckChoices(const GenerationRequest& request, const RequestLimits& limits) {
   const uint64_t prompts = request.chat ? 1 : request.prompts.size();
   if (prompts * request.sampling.n > limits.max_choices) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} prompts with n={} make {} choices; at most {} are allowed in one "
-                             "request",
-                             prompts, request.sampling.n, prompts * request.sampling.n,
-                             limits.max_choices),
-                 prompts > 1 ? "prompt" : "n"};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} prompts with n={} make {} choices; at most {} are allowed in one "
+                    "request",
+                    prompts, request.sampling.n, prompts * request.sampling.n, limits.max_choices),
+        prompts > 1 ? "prompt" : "n"};
   }
   return {};
 }

@@ -13,10 +13,11 @@ RequestLimits Limits() {
 
 // The field that a body is refused for, or "" if it is accepted.
 std::string Refused(bool chat, Json more) {
-  Json body = chat ? Json{{"messages", {{{"role", "user"}, {"content", "hi"}}}}}
-                   : Json{{"prompt", "hi"}};
+  Json body =
+      chat ? Json{{"messages", {{{"role", "user"}, {"content", "hi"}}}}} : Json{{"prompt", "hi"}};
   for (const auto& [key, value] : more.items()) body[key] = value;
-  const auto parsed = chat ? ParseChatRequest(body, Limits()) : ParseCompletionRequest(body, Limits());
+  const auto parsed =
+      chat ? ParseChatRequest(body, Limits()) : ParseCompletionRequest(body, Limits());
   if (parsed.ok()) return "";
   EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument);
   EXPECT_FALSE(parsed.error().message.empty());
@@ -49,8 +50,7 @@ TEST(OpenAiRequest, ReadsSamplingFields) {
 
 TEST(OpenAiRequest, ReadsAllFormsOfPrompts) {
   const auto count = [](const char* prompt) {
-    const auto parsed =
-        ParseCompletionRequest(Json{{"prompt", Json::parse(prompt)}}, Limits());
+    const auto parsed = ParseCompletionRequest(Json{{"prompt", Json::parse(prompt)}}, Limits());
     return parsed.ok() ? static_cast<int>(parsed->prompts.size()) : -1;
   };
   EXPECT_EQ(count("\"a\""), 1);
@@ -124,10 +124,9 @@ TEST(OpenAiRequest, ChecksMessages) {
     EXPECT_TRUE(refused(bad)) << bad;
   }
   EXPECT_FALSE(refused(R"([{"role": "user", "content": ""}])"));
-  const auto parts = ParseChatRequest(
-      Json::parse(R"({"messages": [{"role": "user", "content":
+  const auto parts = ParseChatRequest(Json::parse(R"({"messages": [{"role": "user", "content":
         [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]})"),
-      Limits());
+                                      Limits());
   ASSERT_TRUE(parts.ok());
   EXPECT_EQ(parts->messages[0]["content"], "a\nb");
 }

@@ -43,10 +43,11 @@ Error TooLong(uint64_t limit, uint64_t prompt, uint64_t requested) {
   // Clients match on the first two sentences.
   return PromptError(
       "input_tokens",
-      fmt::format("This model's maximum context length is {} tokens. However, your prompt contains "
-                  "{} input tokens and you requested {} output tokens, for a total of {} tokens. "
-                  "Please reduce the length of the prompt or the number of requested output tokens.",
-                  limit, prompt, requested, prompt + requested));
+      fmt::format(
+          "This model's maximum context length is {} tokens. However, your prompt contains "
+          "{} input tokens and you requested {} output tokens, for a total of {} tokens. "
+          "Please reduce the length of the prompt or the number of requested output tokens.",
+          limit, prompt, requested, prompt + requested));
 }
 
 // How many tokens may be generated after `prompt` tokens; absent max_tokens takes what is left.
@@ -160,15 +161,14 @@ Result<std::vector<BuiltPrompt>> BuildPrompts(const ServedModel& model,
                                               const GenerationRequest& request) {
   std::vector<BuiltPrompt> built;
   if (request.chat) {
-    MASU_ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
-                          RenderChat(model, {.messages = &request.messages,
-                                             .tools = request.tools.is_null() ? nullptr
-                                                                              : &request.tools,
-                                             .template_arguments = &request.template_arguments,
-                                             .add_generation_prompt = request.add_generation_prompt,
-                                             .continue_final_message =
-                                                 request.continue_final_message,
-                                             .add_special_tokens = request.add_special_tokens}));
+    MASU_ASSIGN_OR_RETURN(
+        std::vector<TokenId> tokens,
+        RenderChat(model, {.messages = &request.messages,
+                           .tools = request.tools.is_null() ? nullptr : &request.tools,
+                           .template_arguments = &request.template_arguments,
+                           .add_generation_prompt = request.add_generation_prompt,
+                           .continue_final_message = request.continue_final_message,
+                           .add_special_tokens = request.add_special_tokens}));
     MASU_ASSIGN_OR_RETURN(BuiltPrompt prompt, Finish(model, request, std::move(tokens)));
     built.push_back(std::move(prompt));
     return built;

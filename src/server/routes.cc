@@ -32,6 +32,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/version", &GetVersion, true},
     {"GET", "/load", &GetLoad, true},
     {"GET", "/metrics", &GetMetrics, true},
+    {"GET", "/debug/why", &GetWhy},
 };
 
 bool Matches(const Route& route, std::string_view path) {
@@ -39,8 +40,8 @@ bool Matches(const Route& route, std::string_view path) {
 }
 
 HttpResponse Unauthorized() {
-  HttpResponse response = HttpErrorResponse(
-      401, "no valid API key; send it as 'Authorization: Bearer KEY'");
+  HttpResponse response =
+      HttpErrorResponse(401, "no valid API key; send it as 'Authorization: Bearer KEY'");
   response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
 }
@@ -60,7 +61,7 @@ void Routes::Handle(HttpRequest request, const std::shared_ptr<HttpExchange>& ex
 }
 
 void Routes::Dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& exchange) const {
-  const std::string_view method = request.method == "HEAD" ? "GET" : request.method;
+  const std::string method = request.method == "HEAD" ? "GET" : request.method;
   std::string allowed;
   for (const Route& route : kRoutes) {
     if (!Matches(route, request.path)) continue;

@@ -2,8 +2,8 @@
 // progress until a model is set.
 //
 //   auto server = Server::Listen(config);
-//   std::thread loader([&] { ... server->SetLoading(...); server->SetModel(...) or SetFailed(...) });
-//   Result<void> result = server->Run();
+//   std::thread loader([&] { ... server->SetLoading(...); server->SetModel(...) or SetFailed(...)
+//   }); Result<void> result = server->Run();
 //
 // Threads: Listen, Run and destruction on one thread, which becomes the I/O thread; the rest from
 // any. Whoever steps the engine (EngineLoop) may stop before or after the server.

@@ -87,12 +87,11 @@ void CompletionSession::StreamDelta(size_t index, ChoiceDelta delta) {
   part.finish = delta.finish;
   if (delta.finish) part.stop_reason = StopReason(choice.text);
   choice.begun = true;
-  Json chunk =
-      ChunkBody(spec_.head, Json::array({ChunkChoice(spec_.head, std::move(part))}));
+  Json chunk = ChunkBody(spec_.head, Json::array({ChunkChoice(spec_.head, std::move(part))}));
   if (delta.finish) AddMasuObject(spec_.head, &chunk);
   if (spec_.request.continuous_usage) {
-    chunk["usage"] = UsageJson(
-        {spec_.prompts[PromptOf(index)].tokens.size(), CountedTokens(choice.text)});
+    chunk["usage"] =
+        UsageJson({spec_.prompts[PromptOf(index)].tokens.size(), CountedTokens(choice.text)});
   }
   SendEvent(chunk);
 }
@@ -106,11 +105,7 @@ void CompletionSession::FinishStream() {
   }
   deps_.exchange->Write(std::string(kSseDone));
   deps_.exchange->Finish();
-  bool length = false;
-  for (const Choice& choice : choices_) {
-    length = length || choice.text.finish() == FinishReason::kLength;
-  }
-  End(length ? Outcome::kLength : Outcome::kStop);
+  End(EndOutcome());
 }
 
 void CompletionSession::AddPromptLogprobs(size_t prompt, LegacyLogprobs* logprobs) const {

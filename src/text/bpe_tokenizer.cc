@@ -56,47 +56,11 @@ Result<std::unique_ptr<Tokenizer>> BpeTokenizer::FromGguf(const GgufFile& file,
 BpeTokenizer::BpeTokenizer(std::unique_ptr<Vocabulary> vocabulary, std::unique_ptr<Bpe> bpe,
                            std::unique_ptr<PreTokenizer> pre_tokenizer,
                            const PreTokenizerSpec& spec)
-    : vocabulary_(std::move(vocabulary)),
+    : VocabularyTokenizer(std::move(vocabulary), spec.add_bos),
       bpe_(std::move(bpe)),
       pre_tokenizer_(std::move(pre_tokenizer)),
-      special_(*vocabulary_),
       ignore_merges_(spec.ignore_merges),
-      normalize_nfc_(spec.normalize_nfc),
-      add_bos_(vocabulary_->add_bos.value_or(spec.add_bos)),
-      add_eos_(vocabulary_->add_eos.value_or(false)) {}
-
-std::vector<TokenId> BpeTokenizer::Encode(std::string_view text, EncodeOptions options) const {
-  const TrustRun run{text.size(), options.parse_special};
-  return EncodeRuns(text, {&run, 1}, options.add_special);
-}
-
-std::vector<TokenId> BpeTokenizer::EncodeSegments(std::span<const TextSegment> segments,
-                                                  bool add_special) const {
-  std::string text;
-  std::vector<TrustRun> runs;
-  for (const TextSegment& segment : segments) {
-    text += segment.text;
-    runs.push_back({text.size(), segment.trusted});
-  }
-  return EncodeRuns(text, runs, add_special);
-}
-
-std::vector<TokenId> BpeTokenizer::EncodeRuns(std::string_view text, std::span<const TrustRun> runs,
-                                              bool add_special) const {
-  std::vector<TokenId> ids;
-  size_t position = 0;
-  for (const SpecialMatch& match : special_.Find(text, runs)) {
-    EncodeOrdinary(text.substr(position, match.begin - position), &ids);
-    ids.push_back(match.id);
-    position = match.end;
-  }
-  EncodeOrdinary(text.substr(position), &ids);
-  if (!add_special) return ids;
-  const std::optional<TokenId> bos = vocabulary_->bos;
-  if (add_bos_ && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
-  if (add_eos_ && vocabulary_->eos) ids.push_back(*vocabulary_->eos);
-  return ids;
-}
+      normalize_nfc_(spec.normalize_nfc) {}
 
 // Valid stretches are normalized and split; each byte between them is a piece of its own.
 void BpeTokenizer::EncodeOrdinary(std::string_view text, std::vector<TokenId>* out) const {
@@ -122,8 +86,8 @@ void BpeTokenizer::EncodeOrdinary(std::string_view text, std::vector<TokenId>* o
 
 void BpeTokenizer::EncodePiece(std::string_view piece, std::vector<TokenId>* out) const {
   if (ignore_merges_) {
-    const std::optional<TokenId> whole = vocabulary_->Find(ToByteLevel(piece));
-    if (whole && vocabulary_->kinds[static_cast<size_t>(*whole)] == TokenKind::kNormal) {
+    const std::optional<TokenId> whole = vocabulary().Find(ToByteLevel(piece));
+    if (whole && vocabulary().kinds[static_cast<size_t>(*whole)] == TokenKind::kNormal) {
       out->push_back(*whole);
       return;
     }
@@ -131,28 +95,8 @@ void BpeTokenizer::EncodePiece(std::string_view piece, std::vector<TokenId>* out
   bpe_->Encode(piece, out);
 }
 
-std::string BpeTokenizer::TokenBytes(TokenId id) const {
-  if (!IsValid(id)) return {};
-  const auto index = static_cast<size_t>(id);
-  const TokenKind kind = vocabulary_->kinds[index];
-  // Control and added tokens are spelled as they are, not in the byte alphabet.
-  if (IsControl(id) || kind == TokenKind::kUserDefined) return vocabulary_->pieces[index];
-  return FromByteLevel(vocabulary_->pieces[index]);
-}
-
-std::string BpeTokenizer::TokenPiece(TokenId id) const {
-  return IsValid(id) ? vocabulary_->pieces[static_cast<size_t>(id)] : std::string();
-}
-
-std::string BpeTokenizer::Decode(std::span<const TokenId> ids, bool skip_special) const {
-  std::string out;
-  std::string pending;
-  for (const TokenId id : ids) {
-    if (skip_special && IsControl(id)) continue;
-    AppendDecided(TokenBytes(id), &pending, &out);
-  }
-  if (!pending.empty()) out.append(kReplacementCharacter);
-  return out;
+std::string BpeTokenizer::OrdinaryBytes(TokenId id) const {
+  return FromByteLevel(vocabulary().pieces[static_cast<size_t>(id)]);
 }
 
 }  // namespace masu

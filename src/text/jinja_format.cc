@@ -14,6 +14,7 @@ struct Specification {
   char align = 0;  // < > ^ =, 0: the type's own
   char sign = '-';
   bool alternate = false;
+  bool zero = false;  // fill with zeros: between sign and digits of a number
   size_t width = 0;
   char grouping = 0;
   std::optional<int> precision;
@@ -51,7 +52,7 @@ Specification ParseSpecification(std::string_view text) {
     ++at;
     if (spec.align == 0) {
       spec.fill = "0";
-      spec.align = '=';
+      spec.zero = true;
     }
   }
   spec.width = ReadNumber(text, &at);
@@ -159,7 +160,7 @@ Text FormatNumber(const Value& value, const Specification& spec) {
     digits = IntegerDigits(value.integer() < 0 ? -value.integer() : value.integer(), spec);
   }
   if (spec.grouping != 0) digits = Grouped(std::move(digits), spec.grouping);
-  return Aligned(Text::Trusted(sign), Text::Trusted(digits), spec, '>');
+  return Aligned(Text::Trusted(sign), Text::Trusted(digits), spec, spec.zero ? '=' : '>');
 }
 
 }  // namespace
@@ -167,10 +168,10 @@ Text FormatNumber(const Value& value, const Specification& spec) {
 Text FormatValue(const Value& value, std::string_view specification) {
   if (specification.empty()) return ToText(value);
   const Specification spec = ParseSpecification(specification);
-  const bool as_number = value.IsInteger() || value.IsFloat() ||
-                         (value.IsBool() && spec.type != 0 && spec.type != 's');
+  const bool as_number = value.IsNumber() && spec.type != 's';
   if (as_number) return FormatNumber(value, spec);
   if (!value.IsString()) Fail("unsupported format string passed to {}", value.TypeName());
+  if (spec.grouping != 0) Fail("cannot specify '{}' with 's'", spec.grouping);
   if (spec.type != 0 && spec.type != 's') Fail("unknown format code '{}' for a string", spec.type);
   if (spec.align == '=') Fail("'=' alignment not allowed in string format specifier");
   Text text = value.text();
@@ -182,16 +183,25 @@ Text FormatValue(const Value& value, std::string_view specification) {
 
 namespace {
 
+// Fields are numbered by the format or by their order, not both.
+struct Numbering {
+  size_t next = 0;
+  bool manual = false;
+};
+
 // "0.name[key]" in braces; the first part names an argument.
-Value Field(std::string_view path, const Arguments& arguments, size_t* automatic) {
+Value Field(std::string_view path, const Arguments& arguments, Numbering* numbering) {
   const size_t end = std::min(path.find_first_of(".["), path.size());
   const std::string_view first = path.substr(0, end);
   Value value;
   const bool number =
       std::all_of(first.begin(), first.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (number) {
+    const bool mixed = first.empty() ? numbering->manual : numbering->next > 0;
+    if (mixed) Fail("format(): cannot mix manual and automatic field numbering");
     size_t at = 0;
-    const size_t index = first.empty() ? (*automatic)++ : ReadNumber(first, &at);
+    numbering->manual |= !first.empty();
+    const size_t index = first.empty() ? numbering->next++ : ReadNumber(first, &at);
     if (index >= arguments.positional.size()) {
       Fail("format(): there is no argument {} for the format", index);
     }
@@ -224,7 +234,7 @@ Value Field(std::string_view path, const Arguments& arguments, size_t* automatic
 Text FormatBraces(const Text& format, const Arguments& arguments) {
   const std::string_view bytes = format.view();
   Text out;
-  size_t automatic = 0;
+  Numbering numbering;
   for (size_t at = 0; at < bytes.size();) {
     const char c = bytes[at];
     if ((c == '{' || c == '}') && at + 1 < bytes.size() && bytes[at + 1] == c) {
@@ -247,11 +257,14 @@ Text FormatBraces(const Text& format, const Arguments& arguments) {
     field = field.substr(0, colon);
     if (spec.find('{') != std::string_view::npos) Fail("format(): nested fields are not supported");
     const size_t bang = field.find('!');
-    Value value = Field(field.substr(0, bang), arguments, &automatic);
+    Value value = Field(field.substr(0, bang), arguments, &numbering);
     if (bang != std::string_view::npos) {
       value = Value::Of(field.substr(bang) == "!r" ? Repr(value) : ToText(value));
     }
-    out.Append(FormatValue(value, spec));
+    Text formatted = FormatValue(value, spec);
+    // A field may name its fill character: whoever wrote the field may have written all of this.
+    const bool trusted = format.Substr(at, close + 1 - at).AllTrusted();
+    out.Append(trusted ? formatted : Text(formatted.str(), false));
     if (out.size() > kMaxTextBytes) Fail("a string exceeds {} bytes", kMaxTextBytes);
     at = close + 1;
   }
@@ -308,7 +321,10 @@ Text FormatPercent(const Text& format, const Value& values) {
     out.Append(FormatValue(value, (left ? "<" : "") + spec + (integer ? 'd' : type)));
   }
   const size_t given = tuple ? values.list().items.size() : 1;
-  if (next < given && !values.IsDict()) {
+  // Python asks only values that cannot be indexed by a name or number.
+  const bool indexable =
+      values.IsDict() || values.IsKind(List::Kind::kList) || values.IsUndefined();
+  if (next < given && !indexable) {
     Fail("not all arguments converted during string formatting");
   }
   out.set_markup(format.markup());

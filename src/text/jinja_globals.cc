@@ -85,7 +85,8 @@ std::shared_ptr<Dict> DictFrom(std::string_view function, const Arguments& argum
       for (const Value& pair : Iterate(source)) AddPair(pair, dict.get());
     }
   }
-  for (const auto& [name, value] : arguments.named) dict->Set(Value::OfTrusted(name), value);
+  // Names may come from a mapping that somebody else wrote (**arguments).
+  for (const auto& [name, value] : arguments.named) dict->Set(Value::Of(Text(name, false)), value);
   return dict;
 }
 

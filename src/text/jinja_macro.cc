@@ -75,7 +75,7 @@ void Interpreter::BindArguments(const Signature& signature, const Arguments& arg
     if (name == "caller" && signature.uses_caller) {
       scope_->Set("caller", value);
     } else if (signature.uses_kwargs) {
-      rest->Set(Value::OfTrusted(name), value);
+      rest->Set(Value::Of(Text(name, false)), value);
     } else {
       Fail("macro '{}' takes no keyword argument '{}'", signature.name, name);
     }

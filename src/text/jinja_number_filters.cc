@@ -93,7 +93,7 @@ Value Round(Interpreter&, const Value& value, const Arguments& arguments) {
   if (precision < 0 || precision > 30) Fail("round: a precision outside 0 to 30 is not supported");
   const std::string method = bound[1] != nullptr ? TextOf("round", *bound[1]).str() : "common";
   if (method == "common") {
-    if (value.IsIntegral()) return value;
+    if (value.IsIntegral()) return Value::Of(value.integer());
     // Printing rounds the exact binary value, as Python's round() does.
     const std::string digits = fmt::format("{:.{}f}", value.real(), static_cast<int>(precision));
     double rounded = 0;

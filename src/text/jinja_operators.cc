@@ -15,9 +15,8 @@ namespace {
   Fail("unsupported operand types for {}: '{}' and '{}'", op, left.TypeName(), right.TypeName());
 }
 
-Value CheckedInteger(bool overflow, Integer value) {
+void CheckOverflow(bool overflow) {
   if (overflow) Fail("an integer exceeds 128 bits");
-  return Value::Of(value);
 }
 
 Integer FloorDivide(Integer a, Integer b) {
@@ -33,7 +32,11 @@ double FloatModulo(double a, double b) {
 
 Value PowerOf(const Value& left, const Value& right) {
   if (!left.IsIntegral() || !right.IsIntegral() || right.integer() < 0) {
-    return Value::Of(std::pow(left.AsDouble(), right.AsDouble()));
+    const double base = left.AsDouble();
+    const double exponent = right.AsDouble();
+    if (base == 0 && exponent < 0) Fail("0.0 cannot be raised to a negative power");
+    if (base < 0 && exponent != std::floor(exponent)) Fail("complex numbers are not supported");
+    return Value::Of(std::pow(base, exponent));
   }
   const Integer base = left.integer();
   const Integer exponent = right.integer();
@@ -41,22 +44,29 @@ Value PowerOf(const Value& left, const Value& right) {
   if (base == -1) return Value::Of(Integer{exponent % 2 == 0 ? 1 : -1});
   Integer result = 1;
   for (Integer i = 0; i < exponent; ++i) {
-    if (__builtin_mul_overflow(result, base, &result)) return CheckedInteger(true, 0);
+    CheckOverflow(__builtin_mul_overflow(result, base, &result));
   }
   return Value::Of(result);
 }
 
 Value IntegerArithmetic(std::string_view op, Integer a, Integer b) {
   Integer result = 0;
-  if (op == "+") return CheckedInteger(__builtin_add_overflow(a, b, &result), result);
-  if (op == "-") return CheckedInteger(__builtin_sub_overflow(a, b, &result), result);
-  if (op == "*") return CheckedInteger(__builtin_mul_overflow(a, b, &result), result);
-  if (b == 0) Fail("division by zero");
-  if (b == -1)
-    return CheckedInteger(__builtin_sub_overflow(Integer{0}, a, &result),
-                          op == "%" ? Integer{0} : result);
-  if (op == "//") return Value::Of(FloorDivide(a, b));
-  return Value::Of(a - FloorDivide(a, b) * b);
+  if (op == "+") {
+    CheckOverflow(__builtin_add_overflow(a, b, &result));
+  } else if (op == "-") {
+    CheckOverflow(__builtin_sub_overflow(a, b, &result));
+  } else if (op == "*") {
+    CheckOverflow(__builtin_mul_overflow(a, b, &result));
+  } else if (b == 0) {
+    Fail("division by zero");
+  } else if (b == -1) {
+    // The one division that can overflow.
+    if (op == "//") CheckOverflow(__builtin_sub_overflow(Integer{0}, a, &result));
+  } else {
+    const Integer quotient = FloorDivide(a, b);
+    result = op == "//" ? quotient : a - quotient * b;
+  }
+  return Value::Of(result);
 }
 
 Value NumberArithmetic(std::string_view op, const Value& left, const Value& right) {
@@ -134,10 +144,7 @@ Value Arithmetic(std::string_view op, const Value& left, const Value& right) {
   if (op == "*" && left.IsIntegral() && (right.IsString() || IsPlainSequence(right))) {
     return Repeat(right, left.integer());
   }
-  if (op == "%" && left.IsString()) {
-    RequireDefined(right);
-    return Value::Of(FormatPercent(left.text(), right));
-  }
+  if (op == "%" && left.IsString()) return Value::Of(FormatPercent(left.text(), right));
   Unsupported(op, left, right);
 }
 

@@ -145,6 +145,8 @@ Text Repr(const Value& value) {
 Text ToText(const Value& value) {
   if (value.IsString()) return value.text();
   if (value.IsUndefined()) return {};
+  // Numbers and names of constants are nobody's text either, but templates build tokens from them
+  // ("<|image_" ~ loop.index ~ "|>"), and no control token consists of them alone.
   if (value.IsNone()) return Text::Trusted("None");
   if (value.IsBool()) return Text::Trusted(value.boolean() ? "True" : "False");
   if (value.IsInteger()) return Text::Trusted(FormatInteger(value.integer()));

@@ -24,11 +24,16 @@ Value FollowPath(const Value& item, const Value& path) {
 
 namespace {
 
+// jinja2 takes anything false as an empty sequence here, none included.
+std::vector<Value> IterateIfTrue(const Value& value) {
+  return value.Truthy() ? Iterate(value) : std::vector<Value>();
+}
+
 Value Map(Interpreter& interpreter, const Value& value, const Arguments& arguments) {
   std::vector<Value> items;
   if (arguments.positional.empty()) {
     const auto bound = Bind("map", arguments, {"attribute", "default"}, 1);
-    for (const Value& item : Iterate(value)) {
+    for (const Value& item : IterateIfTrue(value)) {
       Value mapped = FollowPath(item, *bound[0]);
       if (mapped.IsUndefined() && bound[1] != nullptr) mapped = *bound[1];
       items.push_back(std::move(mapped));
@@ -37,7 +42,7 @@ Value Map(Interpreter& interpreter, const Value& value, const Arguments& argumen
     const std::string& name = TextOf("map", arguments.positional[0]).str();
     Arguments rest = arguments;
     rest.positional.erase(rest.positional.begin());
-    for (const Value& item : Iterate(value)) {
+    for (const Value& item : IterateIfTrue(value)) {
       interpreter.ChargeStep();
       items.push_back(ApplyFilter(interpreter, name, item, rest));
     }
@@ -61,7 +66,7 @@ Value Select(Interpreter& interpreter, const Value& value, const Arguments& argu
     rest.positional.erase(rest.positional.begin());
   }
   std::vector<Value> items;
-  for (Value& item : Iterate(value)) {
+  for (Value& item : IterateIfTrue(value)) {
     interpreter.ChargeStep();
     const Value subject = kByAttribute ? FollowPath(item, path) : item;
     const bool passes = test.empty() ? subject.Truthy() : ApplyTest(test, subject, rest);

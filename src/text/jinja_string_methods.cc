@@ -167,13 +167,17 @@ Value IsAll(const Text& self, const Arguments&) {
   return Value::Of(AllCharacters(self.view(), kAccepts));
 }
 
+Text Casefold(const Text& text) {
+  return Replace(ToLower(text), Text::Trusted("\xC3\x9F"), Text::Trusted("ss"), -1);
+}
+
 bool IsAlphanumeric(char32_t code) { return IsLetter(code) || IsNumeric(code); }
 
 Table MakeTable() {
   return {
       {"upper", Simple<ToUpper>},
       {"lower", Simple<ToLower>},
-      {"casefold", Simple<ToLower>},
+      {"casefold", Simple<Casefold>},
       {"title", Simple<Title>},
       {"capitalize", Simple<Capitalize>},
       {"strip", StripMethod<Side::kBoth>},

@@ -228,7 +228,7 @@ std::vector<Value> SplitSpace(const Text& text, Integer limit, bool from_right) 
     inside = !space;
   });
   // Words beyond the limit stay together, with the space between them.
-  if (limit >= 0 && static_cast<Integer>(words.size()) > limit + 1) {
+  if (limit >= 0 && static_cast<Integer>(words.size()) >= limit + 1) {
     const auto keep = static_cast<size_t>(limit);
     if (from_right) {
       const auto last = words.end() - static_cast<ptrdiff_t>(keep) - 1;

@@ -38,6 +38,22 @@ Value Trim(Interpreter&, const Value& value, const Arguments& arguments) {
   return Value::Of(Strip(ToText(value), space ? nullptr : &TextOf("trim", *bound[0]), Side::kBoth));
 }
 
+// Unlike str.title(), the filter starts a word only after white space, a dash or a bracket.
+Value TitleFilter(Interpreter&, const Value& value, const Arguments& arguments) {
+  Bind("title", arguments, {});
+  const Text text = ToText(value);
+  Text out;
+  bool starts_word = true;
+  for (const Value& item : Iterate(Value::Of(text))) {
+    const Text& character = item.text();
+    out.Append(starts_word ? ToUpper(character) : ToLower(character));
+    starts_word = AllCharacters(character.view(), IsPythonSpace) ||
+                  std::string_view("-({[<").find(character.view()) != std::string_view::npos;
+  }
+  out.set_markup(text.markup());
+  return Value::Of(std::move(out));
+}
+
 Value ReplaceFilter(Interpreter&, const Value& value, const Arguments& arguments) {
   const auto bound = Bind("replace", arguments, {"old", "new", "count"}, 2);
   const bool all = bound[2] == nullptr || bound[2]->IsNone();
@@ -57,13 +73,14 @@ Value Indent(Interpreter&, const Value& value, const Arguments& arguments) {
     step = Pad({}, IntegerOr("indent", &width, 4), Text::Trusted(" "), Side::kLeft);
   }
   Text source = TextOf("indent", value);
-  source.Append("\n", true);
+  const bool trusted = source.AllTrusted();  // who gets the newlines
+  source.Append("\n", trusted);
   const bool blank = BoolOr(bound[2], false);
   const std::vector<Text> lines = SplitLines(source, false);
   Text out;
   if (BoolOr(bound[1], false)) out.Append(step);
   for (size_t i = 0; i < lines.size(); ++i) {
-    if (i > 0) out.Append("\n", true);
+    if (i > 0) out.Append("\n", trusted);
     if (i > 0 && (blank || !lines[i].empty())) out.Append(step);
     out.Append(lines[i]);
   }
@@ -105,7 +122,7 @@ void AddTextFilters(FilterTable* table) {
   t["upper"] = OnText<ToUpper>;
   t["lower"] = OnText<ToLower>;
   t["capitalize"] = OnText<Capitalize>;
-  t["title"] = OnText<Title>;
+  t["title"] = TitleFilter;
   t["string"] = String;
   t["safe"] = Safe;
   t["escape"] = t["e"] = Escape;

@@ -94,12 +94,112 @@ TEST_P(Vectors, EqualTheExpectedIds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tokenizers, Vectors,
-                         ::testing::Values("gpt-2", "llama-bpe", "qwen2", "deepseek-llm"));
+                         ::testing::Values("gpt-2", "llama-bpe", "qwen2", "deepseek-llm",
+                                           "llama-spm", "phi-3"));
 
 TEST(Tokenizer, SmolLm2SplitsDigits) {
   NEED_SMOLLM2();
   EXPECT_THAT(SmolLm2()->Encode("Hello world! 123", {}),
               ElementsAre(19556, 905, 17, 216, 33, 34, 35));
+}
+
+// A GGUF file of metadata only. Strings are values as they are; a list of strings is an array.
+class TinyGguf {
+ public:
+  TinyGguf& String(const std::string& key, const std::string& value) {
+    AppendKey(key, 8);
+    AppendString(value);
+    return *this;
+  }
+  TinyGguf& Strings(const std::string& key, const std::vector<std::string>& values) {
+    AppendKey(key, 9);
+    Append<uint32_t>(8);
+    Append<uint64_t>(values.size());
+    for (const std::string& value : values) AppendString(value);
+    return *this;
+  }
+  TinyGguf& Integers(const std::string& key, const std::vector<int32_t>& values) {
+    AppendKey(key, 9);
+    Append<uint32_t>(5);
+    Append<uint64_t>(values.size());
+    for (const int32_t value : values) Append(value);
+    return *this;
+  }
+  std::string ErrorOfTokenizer() const {
+    std::string bytes = "GGUF";
+    const auto add = [&](auto value) {
+      bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+    };
+    add(uint32_t{3});
+    add(uint64_t{0});
+    add(count_);
+    bytes += body_;
+    const auto file = GgufFile::Parse(std::as_bytes(std::span(bytes)), "tiny.gguf");
+    EXPECT_TRUE(file.ok()) << (file.ok() ? "" : file.error().message);
+    if (!file.ok()) return "";
+    const auto tokenizer = Tokenizer::FromGguf(**file);
+    return tokenizer.ok() ? "no error" : tokenizer.error().message;
+  }
+
+ private:
+  template <typename T>
+  void Append(T value) {
+    body_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void AppendString(const std::string& value) {
+    Append<uint64_t>(value.size());
+    body_ += value;
+  }
+  void AppendKey(const std::string& key, uint32_t type) {
+    AppendString(key);
+    Append(type);
+    ++count_;
+  }
+  std::string body_;
+  uint64_t count_ = 0;
+};
+
+TEST(Tokenizer, RefusesByNameWhatItDoesNotKnow) {
+  const std::string model = "tokenizer.ggml.model";
+  const std::string pre = "tokenizer.ggml.pre";
+  const auto tiny = [&] {
+    TinyGguf file;
+    file.String(model, "gpt2").Strings("tokenizer.ggml.tokens", {"a", "b", "ab"});
+    return file;
+  };
+  EXPECT_THAT(TinyGguf().String("general.name", "x").ErrorOfTokenizer(), HasSubstr(model));
+  EXPECT_THAT(TinyGguf().String(model, "rwkv").ErrorOfTokenizer(),
+              HasSubstr("tokenizer.ggml.model = \"rwkv\""));
+  EXPECT_THAT(tiny().ErrorOfTokenizer(), HasSubstr("tokenizer.ggml.pre is missing"));
+  const std::string unknown = tiny().String(pre, "fancy").ErrorOfTokenizer();
+  EXPECT_THAT(unknown, HasSubstr("tokenizer.ggml.pre = \"fancy\""));
+  EXPECT_THAT(unknown, HasSubstr("smollm"));
+  const auto with_merges = [&](const std::vector<std::string>& merges) {
+    return tiny().String(pre, "gpt-2").Strings("tokenizer.ggml.merges", merges).ErrorOfTokenizer();
+  };
+  EXPECT_EQ(with_merges({"a b"}), "no error");
+  EXPECT_THAT(with_merges({"a b", "b c"}), HasSubstr("tokenizer.ggml.merges[1]: \"c\""));
+  EXPECT_THAT(with_merges({"ab"}), HasSubstr("tokenizer.ggml.merges[0]"));
+  EXPECT_THAT(with_merges({""}), HasSubstr("tokenizer.ggml.merges[0]"));
+  EXPECT_THAT(tiny().Integers("tokenizer.ggml.token_type", {1, 1}).ErrorOfTokenizer(),
+              HasSubstr("token_type has 2 entries"));
+}
+
+TEST(Tokenizer, SentencePieceFallsBackToBytes) {
+  const Loaded loaded = Load(VocabPath("llama-spm"));
+  ASSERT_NE(loaded.tokenizer, nullptr);
+  const EncodeOptions plain{.add_special = false, .parse_special = false};
+  for (const std::string text :
+       {"Grüße łódź 日本語 \U0001F600\x01", "<0x41>", "<s>", "  two  ", "\xFF\xC0", "a\nb", " "}) {
+    const auto ids = loaded.tokenizer->Encode(text, plain);
+    std::string bytes;
+    for (const TokenId id : ids) {
+      bytes += loaded.tokenizer->TokenBytes(id);
+      EXPECT_FALSE(loaded.tokenizer->IsControl(id)) << text;
+    }
+    EXPECT_EQ(bytes, " " + text);
+  }
+  EXPECT_THAT(loaded.tokenizer->Encode("user", {}), ElementsAre(1, 1404));
 }
 
 TEST(Tokenizer, ControlTokensComeOnlyFromTrustedText) {
