@@ -120,9 +120,7 @@ Result<void> GgufConfigReader::ReadHeads() {
 Result<void> GgufConfigReader::ReadWindow() {
   MASU_ASSIGN_OR_RETURN(const auto window,
                         keys_.Optional("attention.sliding_window", 0, UINT32_MAX));
-  if (window.value_or(0) == 0) return {};
-  config_.sliding_window = window;
-  config_.layer_slides.assign(config_.num_layers, true);
+  config_.sliding_window = window.value_or(0);
   return {};
 }
 
@@ -153,7 +151,7 @@ void GgufConfigReader::ReadVariants() {
   const auto has = [&](std::string_view name) { return file_.FindTensor(name) != nullptr; };
   config_.tied_embeddings = !has("output.weight");
   config_.qkv_bias = has("blk.0.attn_q.bias") || family_.architecture == "qwen2";
-  config_.attention_output_bias = has("blk.0.attn_output.bias");
+  config_.output_bias = has("blk.0.attn_output.bias");
   config_.mlp_bias = has("blk.0.ffn_gate.bias");
 }
 

@@ -124,7 +124,7 @@ Result<void> HfConfigReader::ReadVariants() {
   MASU_ASSIGN_OR_RETURN(config_.mlp_bias, keys_.Bool("mlp_bias", false));
   // Qwen2 has these biases without a key that says so.
   config_.qkv_bias = attention_bias || Is("qwen2");
-  config_.attention_output_bias = attention_bias;
+  config_.output_bias = attention_bias;
   config_.qk_norm = Is("qwen3");
   if (attention_bias && !Is("llama") && !Is("qwen3")) {
     return keys_.NotApplied("attention_bias", "false");
@@ -143,16 +143,16 @@ Result<void> HfConfigReader::ReadWindow() {
   MASU_ASSIGN_OR_RETURN(const auto window, keys_.Unsigned("sliding_window", 1, kMaxPositions));
   MASU_ASSIGN_OR_RETURN(const bool reads, ReadsWindow());
   if (reads) {
-    config_.sliding_window = window;
+    config_.sliding_window = window.value_or(0);
     const bool absent = !window && !keys_.IsNull("sliding_window");
     if (absent && Is("mistral")) config_.sliding_window = kMistralWindow;
   }
   // Where no window applies all layers see everything, whatever max_window_layers says.
-  if (config_.sliding_window) config_.layer_slides.assign(config_.num_layers, true);
-  if (IsQwen() && config_.sliding_window) {
+  if (config_.sliding_window != 0) config_.sliding_layers.assign(config_.num_layers, true);
+  if (IsQwen() && config_.sliding_window != 0) {
     MASU_ASSIGN_OR_RETURN(const auto full, keys_.Unsigned("max_window_layers", 0, kMaxLayers));
     for (uint32_t i = 0; i < config_.num_layers; ++i) {
-      config_.layer_slides[i] = i >= full.value_or(28);  // the reference's default
+      config_.sliding_layers[i] = i >= full.value_or(28);  // the reference's default
     }
   }
   const Json* types = keys_.Find("layer_types");
@@ -169,14 +169,14 @@ Result<void> HfConfigReader::ReadLayerTypes(const Json& types) {
     if (!slides && type != "full_attention") {
       return keys_.NotApplied("layer_types", "full_attention, sliding_attention");
     }
-    if (slides && !config_.sliding_window) {
+    if (slides && config_.sliding_window == 0) {
       return keys_.Wrong("layer_types", "no sliding_attention where no sliding_window applies");
     }
     // transformers warns of layer_types in a Mistral checkpoint and slides in every layer.
-    if (!slides && config_.sliding_window && Is("mistral")) {
+    if (!slides && config_.sliding_window != 0 && Is("mistral")) {
       return keys_.NotApplied("layer_types", "sliding_attention in every layer of Mistral");
     }
-    if (config_.sliding_window) config_.layer_slides[i] = slides;
+    if (config_.sliding_window != 0) config_.sliding_layers[i] = slides;
   }
   return {};
 }

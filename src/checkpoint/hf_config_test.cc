@@ -55,8 +55,8 @@ TEST(HfConfig, ReadsEveryFamily) {
     EXPECT_EQ(config.rope_pairing, RopePairing::kHalves);
     EXPECT_EQ(config.qkv_bias, config.architecture == "qwen2");
     EXPECT_EQ(config.qk_norm, config.architecture == "qwen3");
-    EXPECT_FALSE(config.attention_output_bias);
-    EXPECT_FALSE(config.sliding_window);
+    EXPECT_FALSE(config.output_bias);
+    EXPECT_EQ(config.sliding_window, 0u);
     EXPECT_EQ(config.kv_cache_dtype, "bfloat16");
   }
 }
@@ -112,6 +112,7 @@ TEST(HfConfig, BadValuesAreNamed) {
 TEST(HfConfig, BadJsonIsRefused) {
   EXPECT_THAT(Read("").error(), StartsWith("m/config.json: is not valid JSON"));
   EXPECT_THAT(Read("{\"a\": }").error(), HasSubstr("is not valid JSON"));
+  EXPECT_THAT(Read(std::string("{}\0x", 4)).error(), HasSubstr("it has a zero byte"));
   EXPECT_THAT(Read("[1]").error(), HasSubstr("is not a JSON object"));
   EXPECT_THAT(Read(R"({"a": {"b": 1, "b": 2}})").error(), HasSubstr("key 'b' occurs twice"));
   EXPECT_THAT(Read(R"({"a": )" + std::string(100000, '[')).error(), HasSubstr("deeper than 64"));
@@ -119,7 +120,7 @@ TEST(HfConfig, BadJsonIsRefused) {
 }
 
 TEST(HfConfig, Biases) {
-  EXPECT_TRUE(With({{"attention_bias", "true"}}).config->attention_output_bias);
+  EXPECT_TRUE(With({{"attention_bias", "true"}}).config->output_bias);
   EXPECT_TRUE(With({{"attention_bias", "true"}}).config->qkv_bias);
   EXPECT_TRUE(With({{"attention_bias", "true"}}, "qwen3").config->qkv_bias);
   EXPECT_TRUE(With({{"mlp_bias", "true"}}).config->mlp_bias);
@@ -132,21 +133,20 @@ TEST(HfConfig, Windows) {
     return With(keys, family).config.value().WindowOf(layer);
   };
   EXPECT_EQ(window({{"sliding_window", "8"}}, "mistral", 0), 8u);
-  EXPECT_EQ(window({{"sliding_window", "128"}}, "mistral", 0), std::nullopt);  // the whole context
+  EXPECT_EQ(window({{"sliding_window", "128"}}, "mistral", 0), 0u);  // the whole context
   const Keys absent = {{"sliding_window", ""}, {"max_position_embeddings", "32768"}};
   EXPECT_EQ(window(absent, "mistral", 0), 4096u);
   EXPECT_THAT(With({{"sliding_window", "8"}}).error(), HasSubstr("'sliding_window' is 8"));
   // Qwen: published checkpoints state a window and switch it off.
-  EXPECT_EQ(window({{"sliding_window", "8"}, {"max_window_layers", "1"}}, "qwen2", 1),
-            std::nullopt);
+  EXPECT_EQ(window({{"sliding_window", "8"}, {"max_window_layers", "1"}}, "qwen2", 1), 0u);
   const Keys on = {
       {"sliding_window", "8"}, {"max_window_layers", "1"}, {"use_sliding_window", "true"}};
-  EXPECT_EQ(window(on, "qwen2", 0), std::nullopt);
+  EXPECT_EQ(window(on, "qwen2", 0), 0u);
   EXPECT_EQ(window(on, "qwen2", 1), 8u);
   Keys types = on;
   types["layer_types"] = R"(["sliding_attention", "full_attention"])";
   EXPECT_EQ(window(types, "qwen3", 0), 8u);
-  EXPECT_EQ(window(types, "qwen3", 1), std::nullopt);
+  EXPECT_EQ(window(types, "qwen3", 1), 0u);
   for (const char* bad : {R"(["full_attention"])", R"(["full_attention", "linear"])", "7",
                           R"([1, 2])", R"(["full_attention", "sliding_attention"])"}) {
     EXPECT_THAT(With({{"layer_types", bad}}, "qwen2").error(), HasSubstr("key 'layer_types' is "));

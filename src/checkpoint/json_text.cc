@@ -73,6 +73,10 @@ Result<Json> ParseJson(std::string_view text, const std::string& file) {
     return DataLoss("{}: is nested deeper than {} levels; the file is damaged", file,
                     kMaxJsonDepth);
   }
+  // The parser takes a zero byte for the end of the text and would not see what follows.
+  if (text.find('\0') != std::string_view::npos) {
+    return DataLoss("{}: is not valid JSON: it has a zero byte; fetch it again", file);
+  }
   Watcher watcher;
   try {
     Json json = Json::parse(text.begin(), text.end(), std::ref(watcher));

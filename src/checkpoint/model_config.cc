@@ -33,9 +33,9 @@ Result<void> CheckModelConfig(ModelConfig& config, const std::string& file) {
       config.max_position = static_cast<uint32_t>(stretched);
     }
   }
-  if (config.sliding_window && *config.sliding_window >= config.max_position) {
-    config.sliding_window.reset();
-    config.layer_slides.clear();
+  if (config.sliding_window >= config.max_position) {
+    config.sliding_window = 0;
+    config.sliding_layers.clear();
   }
   return {};
 }

@@ -54,20 +54,21 @@ struct ModelConfig {
   bool tied_embeddings = false;  // the output projection is the embedding
   // Which projections add a bias.
   bool qkv_bias = false;
-  bool attention_output_bias = false;
+  bool output_bias = false;
   bool mlp_bias = false;  // gate, up and down
   bool qk_norm = false;   // RMS norm of each head of Q and K before the rotation
-  // Query i sees keys j with i - window < j <= i. nullopt: all layers see everything.
-  std::optional<uint32_t> sliding_window;
-  std::vector<bool> layer_slides;  // [num_layers] if there is a window, else empty
+  // Tokens that a token of a sliding layer sees, itself included; 0: no layer slides.
+  uint32_t sliding_window = 0;
+  std::vector<bool> sliding_layers = {};  // [num_layers]; empty: all slide, if there is a window
   // Of generation_config.json and config.json; in a GGUF file they belong to the tokenizer's keys.
   std::vector<TokenId> eos_token_ids;
   std::optional<TokenId> bos_token_id;
   // "bfloat16" or "float16": what `--kv-cache-dtype auto` means for this checkpoint.
   std::string kv_cache_dtype = "bfloat16";
 
-  std::optional<uint32_t> WindowOf(uint32_t layer) const {
-    return sliding_window && layer_slides[layer] ? sliding_window : std::nullopt;
+  // Tokens that a token of this layer sees; 0: all.
+  uint32_t WindowOf(uint32_t layer) const {
+    return sliding_layers.empty() || sliding_layers[layer] ? sliding_window : 0;
   }
 };
 

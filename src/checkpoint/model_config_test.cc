@@ -162,7 +162,6 @@ TEST(ModelConfig, SizesMustFitTogether) {
               HasSubstr("number of heads, 4, is no multiple of the number of KV heads, 3"));
   EXPECT_THAT(ErrorWith("llama.attention.head_count", U32(6)),
               HasSubstr("embedding_length 16 is no multiple of attention.head_count 6"));
-  EXPECT_THAT(ErrorWith("llama.attention.key_length", U32(5)), HasSubstr("the head size 5 is odd"));
   EXPECT_THAT(ErrorWith("llama.attention.value_length", U32(8)),
               HasSubstr("key 'llama.attention.value_length' is 8"));
   EXPECT_THAT(ErrorWith("llama.rope.dimension_count", U32(2)),
@@ -175,6 +174,13 @@ TEST(ModelConfig, SizesMustFitTogether) {
               HasSubstr("'token_embd.weight' has shape [8, 10], expected [16, 1 to"));
   draft.tensors.erase("token_embd.weight");
   EXPECT_THAT(draft.Error(), HasSubstr("tensor 'token_embd.weight' is missing"));
+}
+
+TEST(ModelConfig, HeadSizesAreEven) {
+  Draft draft;
+  draft.keys["llama.attention.key_length"] = draft.keys["llama.attention.value_length"] = U32(5);
+  draft.keys["llama.rope.dimension_count"] = U32(5);
+  EXPECT_THAT(draft.Error(), HasSubstr("the head size 5 is odd"));
 }
 
 TEST(ModelConfig, HeadSizeMayDifferFromTheWidth) {
@@ -279,7 +285,7 @@ TEST(ModelConfig, ReadsWindowAndBiases) {
   const ModelConfig config = draft.Config().value();
   EXPECT_EQ(config.WindowOf(1), 64u);
   EXPECT_TRUE(config.qkv_bias);
-  EXPECT_FALSE(config.attention_output_bias);
+  EXPECT_FALSE(config.output_bias);
   EXPECT_EQ(draft.TensorError(), "no error");
   draft.tensors.erase("blk.1.attn_k.bias");
   EXPECT_THAT(draft.TensorError(), HasSubstr("missing: 'blk.1.attn_k.bias' [8]"));
@@ -342,8 +348,8 @@ TEST(TensorAccounting, NamesMissingMisshapenAndLeftOverTensors) {
 
 TEST(TensorAccounting, RefusesBiasesThatItWouldIgnoreAndShortensLongLists) {
   Draft draft;
-  draft.tensors["blk.0.attn_q.bias"] = {16};
-  EXPECT_THAT(draft.TensorError(), HasSubstr("unused: 'blk.0.attn_q.bias' [16];"));
+  draft.tensors["blk.0.attn_k.bias"] = {8};
+  EXPECT_THAT(draft.TensorError(), HasSubstr("unused: 'blk.0.attn_k.bias' [8];"));
   for (int i = 0; i < 9; ++i) draft.tensors[fmt::format("extra{}", i)] = {1};
   EXPECT_THAT(draft.TensorError(), HasSubstr("'extra2' [1] and 6 more"));
 }

@@ -44,7 +44,11 @@ Result<std::string_view> FindHeader(std::span<const std::byte> bytes, const std:
     return DataLoss("{}: is not a safetensors file: its header begins with {}, expected '{{'", file,
                     QuoteName(header.substr(0, 1)));
   }
-  return header;
+  // The JSON parser takes a zero byte for the end of the text and would not see what follows.
+  const size_t zero = header.find('\0');
+  if (zero == std::string_view::npos) return header;
+  return DataLoss("{}: its header has a zero byte at {}; the file is damaged, fetch it again", file,
+                  zero);
 }
 
 std::optional<GgmlFormat> FindFormat(std::string_view dtype) {

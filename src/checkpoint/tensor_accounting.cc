@@ -68,7 +68,7 @@ std::vector<ExpectedTensor> ExpectedTensors(const ModelConfig& config) {
       vector("attn_q_norm.weight", config.head_dim);
       vector("attn_k_norm.weight", config.head_dim);
     }
-    matrix("attn_output", q_rows, hidden, config.attention_output_bias);
+    matrix("attn_output", q_rows, hidden, config.output_bias);
     vector("ffn_norm.weight", hidden);
     matrix("ffn_gate", hidden, ffn, config.mlp_bias);
     matrix("ffn_up", hidden, ffn, config.mlp_bias);

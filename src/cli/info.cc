@@ -35,7 +35,9 @@ Result<void> PrintModel(const std::string& path) {
       config.num_heads, config.num_kv_heads, config.head_dim,
       FormatCount(config.vocab_size).c_str(), config.tied_embeddings ? ", tied" : "",
       FormatCount(config.max_position).c_str());
-  if (config.sliding_window) std::printf("  window        %u tokens\n", *config.sliding_window);
+  if (config.sliding_window != 0) {
+    std::printf("  window        %u tokens\n", config.sliding_window);
+  }
   std::printf("  weights       %s in %s parameters:", FormatBytes({bytes}).c_str(),
               FormatCount(parameters).c_str());
   for (const auto& [name, entry] : formats) {

@@ -124,16 +124,19 @@ def write_vocab(writer, size):
     writer.add_add_bos_token(False)
 
 
-def add_tensor(writer, name, values, kind):
+def add_tensor(writer, name, values, kind, decoded):
     if values.ndim == 1:
         kind = TYPES['f32']
     elif values.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0] != 0:
         kind = TYPES['f16']
     data = gguf.quants.quantize(np.ascontiguousarray(values), kind)
+    if decoded:
+        data, kind = gguf.quants.dequantize(data, kind).astype(np.float32), TYPES['f32']
     writer.add_tensor(name, data, raw_dtype=kind)
 
 
-def convert(folder, out, kind='f32', parts=1, vocab=False):
+def convert(folder, out, kind='f32', parts=1, vocab=False, decoded=False):
+    """Returns the path of the file or of its first part. With `decoded` every tensor is F32, holding what `kind` keeps."""
     folder, out = pathlib.Path(folder), pathlib.Path(out)
     config = json.loads((folder / 'config.json').read_text())
     arch = 'llama' if config['model_type'] == 'mistral' else config['model_type']
@@ -161,7 +164,7 @@ def convert(folder, out, kind='f32', parts=1, vocab=False):
             if divisors is not None:
                 writer.add_tensor('rope_freqs.weight', divisors)
         for name in names[part::parts]:
-            add_tensor(writer, name, tensors[name], TYPES[kind])
+            add_tensor(writer, name, tensors[name], TYPES[kind], decoded)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()

@@ -23,6 +23,7 @@ using Lookup = std::function<std::vector<float>(const std::string& name)>;
 struct Source {
   const ModelConfig& config;
   Lookup find;
+  Vector frequencies = {};  // radians per position of each pair
 
   std::vector<float> Weight(const std::string& name) const {
     std::vector<float> values = find(name + ".weight");
@@ -102,12 +103,13 @@ double Frequency(const ModelConfig& config, size_t i) {
 }
 
 // Rotates the pairs of every head by position * frequency.
-void Rotate(const ModelConfig& config, size_t position, Vector& x) {
+void Rotate(const Source& source, size_t position, Vector& x) {
+  const ModelConfig& config = source.config;
   const size_t dim = config.head_dim, half = dim / 2;
   const bool adjacent = config.rope_pairing == RopePairing::kAdjacent;
   for (size_t head = 0; head < x.size(); head += dim) {
     for (size_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(position) * Frequency(config, i);
+      const double angle = static_cast<double>(position) * source.frequencies[i];
       double& first = x[head + (adjacent ? 2 * i : i)];
       double& second = x[head + (adjacent ? 2 * i + 1 : i + half)];
       const double a = first, b = second, factor = config.rope_scaling.attention_factor;
@@ -163,15 +165,15 @@ void AddAttention(const Source& source, uint32_t index, std::vector<Vector>& sta
     Vector q = Project(source, layer + "attn_q", x), k = Project(source, layer + "attn_k", x);
     NormHeads(source, layer + "attn_q_norm", q);
     NormHeads(source, layer + "attn_k_norm", k);
-    Rotate(config, t, q);
-    Rotate(config, t, k);
+    Rotate(source, t, q);
+    Rotate(source, t, k);
     queries.push_back(std::move(q));
     keys.push_back(std::move(k));
     values.push_back(Project(source, layer + "attn_v", x));
   }
-  const size_t window = config.WindowOf(index).value_or(UINT32_MAX);
+  const size_t window = config.WindowOf(index);
   for (size_t t = 0; t < states.size(); ++t) {
-    const size_t first = t + 1 > window ? t + 1 - window : 0;
+    const size_t first = window != 0 && t + 1 > window ? t + 1 - window : 0;
     Vector out(queries[t].size());
     for (size_t head = 0; head < config.num_heads; ++head) {
       AttendHead(dim, &queries[t][head * dim], keys, values, first, t, head / group * dim,
@@ -195,8 +197,11 @@ void AddFeedForward(const Source& source, uint32_t index, std::vector<Vector>& s
   }
 }
 
-std::vector<Vector> Logits(const Source& source, std::span<const TokenId> tokens) {
+std::vector<Vector> Logits(Source source, std::span<const TokenId> tokens) {
   const ModelConfig& config = source.config;
+  for (size_t i = 0; i < config.head_dim / 2; ++i) {
+    source.frequencies.push_back(Frequency(config, i));
+  }
   const auto embedding = source.Weight("token_embd");
   std::vector<Vector> states;
   for (const TokenId token : tokens) {
