@@ -28,7 +28,7 @@ KeyWriter F32(float value) {
 KeyWriter Bool(bool value) {
   return [=](GgufWriter& writer, const std::string& key) { writer.AddBool(key, value); };
 }
-KeyWriter String(std::string value) {
+KeyWriter String(const std::string& value) {
   return [=](GgufWriter& writer, const std::string& key) { writer.AddString(key, value); };
 }
 

@@ -128,8 +128,7 @@ Result<std::unique_ptr<Model>> Llama::Build(const Checkpoint& checkpoint, Ops& o
     MASU_ASSIGN_OR_RETURN(layer.q, loader.Linear(prefix + "attn_q", config.qkv_bias));
     MASU_ASSIGN_OR_RETURN(layer.k, loader.Linear(prefix + "attn_k", config.qkv_bias));
     MASU_ASSIGN_OR_RETURN(layer.v, loader.Linear(prefix + "attn_v", config.qkv_bias));
-    MASU_ASSIGN_OR_RETURN(layer.output,
-                          loader.Linear(prefix + "attn_output", config.attention_output_bias));
+    MASU_ASSIGN_OR_RETURN(layer.output, loader.Linear(prefix + "attn_output", config.output_bias));
     if (config.qk_norm) {
       MASU_ASSIGN_OR_RETURN(layer.q_norm, loader.Vector(prefix + "attn_q_norm.weight"));
       MASU_ASSIGN_OR_RETURN(layer.k_norm, loader.Vector(prefix + "attn_k_norm.weight"));
