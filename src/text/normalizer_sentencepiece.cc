@@ -61,13 +61,23 @@ class SentencePieceNormalizer final : public Normalizer {
     *source = editor.Finish();
   }
 
-  // Leading, trailing and repeated spaces. A stretch that continues keeps its leading space.
-  static void RemoveExtra(SourceText* source) {
+  // Leading, trailing and repeated spaces; marks count as such at the end, since SentencePiece
+  // looks there when spaces have become marks. A stretch that continues keeps its leading space.
+  void RemoveExtra(SourceText* source) const {
     const std::string_view text = source->text;
     SourceEditor editor(*source);
     bool after_space = !source->continues;
     size_t end = text.size();
-    while (end > 0 && text[end - 1] == ' ') --end;
+    while (end > 0) {
+      const std::string_view kept = text.substr(0, end);
+      if (kept.ends_with(' ')) {
+        --end;
+      } else if (options_.escape_whitespaces && kept.ends_with(kSpaceMark)) {
+        end -= kSpaceMark.size();
+      } else {
+        break;
+      }
+    }
     size_t kept = 0;
     for (size_t at = 0; at < end; ++at) {
       const bool space = text[at] == ' ';

@@ -194,11 +194,7 @@ TokenizerOr Load(std::string_view bytes, TokenizerConfig config, const std::vect
   }
   parts.decoder.edits.push_back(MakeReplaceEdit(Regex::Literal(kMark), " "));
   parts.decoder.byte_fallback = model.byte_fallback;
-  if (model.remove_extra_whitespaces) {
-    parts.decoder.strip = {" ", UINT32_MAX};
-  } else if (model.add_dummy_prefix) {
-    parts.decoder.strip = {" ", 1};
-  }
+  if (model.add_dummy_prefix || model.remove_extra_whitespaces) parts.decoder.strip = {" ", 1};
   parts.vocabulary = vocabulary;
   parts.model = MakeModel(&model, std::move(vocabulary));
   return std::unique_ptr<Tokenizer>(std::make_unique<PipelineTokenizer>(std::move(parts)));
