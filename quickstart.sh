@@ -143,22 +143,12 @@ wait_until_ready() {
   say "ready after $((SECONDS - started)) s at $url"
 }
 
-# The server prints a table of what fits before it is ready; the line of the encoding in use is repeated here.
+# The server prints a table of what fits before it is ready and marks the encoding in use with ">".
 print_capacity() {
   local line
-  line=$(grep -iE 'fp8.*[0-9],[0-9]{3} tokens|tokens.*fp8.*[0-9],[0-9]{3}' "$log" | tail -n 1 ||
-    grep -iE 'fp8.*[0-9],[0-9]{3}' "$log" | tail -n 1 ||
-    grep -iE 'capacity.*[0-9]|[0-9],[0-9]{3} tokens' "$log" | tail -n 1) || true
-  [[ -n $line ]] || line=$(curl -s --noproxy '*' -m 5 -H "Authorization: Bearer ${MASU_API_KEY:-}" "$url/metrics" | python3 -c '
-import re, sys
-found = re.search(r"cache_config_info\{(.*)\}", sys.stdin.read())
-info = dict(re.findall(r"(\w+)=\"([^\"]*)\"", found.group(1))) if found else {}
-if {"num_gpu_blocks", "block_size"} <= info.keys():
-    tokens = int(info["num_gpu_blocks"]) * int(info["block_size"])
-    dtype = info.get("cache_dtype", "fp8")
-    print(f"{tokens:,} tokens in 1 GiB at {dtype}")') || true
-  [[ -n $line ]] || return 0
-  say "capacity: $(sed -E 's/^[[:space:]|]+//; s/[[:space:]]+$//' <<<"$line")"
+  line=$(sed -nE 's/^> ([a-z0-9_]+) +([a-z]+) .* ([0-9,]+ tokens).*/\3 in 1 GiB at \1, \2 scales/p' "$log")
+  [[ -n $line ]] || die "the server printed no capacity table; its log: $log"
+  say "capacity: $line"
 }
 
 tools/install_packages.sh

@@ -155,7 +155,9 @@ void CheckMaxTokens(FieldReader& reader, const GenerationRequest& request) {
   if (!request.max_tokens) return;
   const bool scores_prompt = !request.chat && request.echo;
   if (*request.max_tokens == 0 && !scores_prompt) {
-    reader.Fail("max_tokens", "max_tokens must be at least 1");
+    const bool renamed = request.chat && reader.Find("max_completion_tokens") != nullptr;
+    const char* name = renamed ? "max_completion_tokens" : "max_tokens";
+    reader.Fail(name, fmt::format("{} must be at least 1", name));
   }
   if (request.sampling.min_tokens > *request.max_tokens) {
     reader.Fail("min_tokens", fmt::format("min_tokens ({}) is larger than max_tokens ({})",

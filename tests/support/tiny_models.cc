@@ -165,6 +165,15 @@ Result<ByteVector> MakeTinyRand(const TinyRandOptions& o) {
     const float deviation = 0.3f * std::sqrt(64.0f / static_cast<float>(inputs));
     writer.AddTensor(name, {inputs, outputs}, o.weights, random.Many(inputs * outputs, deviation));
   };
+  const auto kv_matrix = [&](const std::string& name, uint32_t channel, float outlier, float gain) {
+    std::vector<float> values =
+        random.Many(o.hidden * kv_rows, 0.3f * std::sqrt(64.0f / static_cast<float>(o.hidden)));
+    for (uint64_t row = 0; row < kv_rows; ++row) {
+      const float factor = (row % o.head_dim == channel ? outlier : 1.0f) * gain;
+      for (uint64_t i = 0; i < o.hidden; ++i) values[row * o.hidden + i] *= factor;
+    }
+    writer.AddTensor(name, {o.hidden, kv_rows}, o.weights, values);
+  };
   const auto norm = [&](const std::string& name) {
     writer.AddTensor(name, {o.hidden}, GgmlFormat::kF32, random.Many(o.hidden, 0.2f, 1.0f));
   };
@@ -179,8 +188,8 @@ Result<ByteVector> MakeTinyRand(const TinyRandOptions& o) {
     };
     norm(name("attn_norm"));
     matrix(name("attn_q"), o.hidden, q_rows);
-    matrix(name("attn_k"), o.hidden, kv_rows);
-    matrix(name("attn_v"), o.hidden, kv_rows);
+    kv_matrix(name("attn_k"), 3, o.k_outlier, 1.0f);
+    kv_matrix(name("attn_v"), 5, o.v_outlier, o.v_gain);
     matrix(name("attn_output"), q_rows, o.hidden);
     norm(name("ffn_norm"));
     matrix(name("ffn_gate"), o.hidden, o.ffn);

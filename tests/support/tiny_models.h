@@ -32,10 +32,15 @@ struct TinyRandOptions {
   // Rows of the formats with blocks must be multiples of 32. Norms are always F32.
   GgmlFormat weights = GgmlFormat::kF32;
   bool tied = false;
+  // Factors on one output channel of each KV head (channel 3 of K, channel 5 of V), and on all of
+  // V: outliers for quantized caches.
+  float k_outlier = 1.0f;
+  float v_outlier = 1.0f;
+  float v_gain = 1.0f;
   // Divisors of the rotary frequencies, head_dim / 2 of them; empty for none.
-  std::vector<float> rope_divisors;
+  std::vector<float> rope_divisors = {};
   // Tokens that the tokenizer knows, if not `vocab`: a padded embedding, or one that is too small.
-  std::optional<uint32_t> tokenizer_size;
+  std::optional<uint32_t> tokenizer_size = {};
 };
 Result<ByteVector> MakeTinyRand(const TinyRandOptions& options);
 
@@ -46,9 +51,9 @@ struct TinyChainOptions {
   // Bytes of each token to come. Each piece must differ from the others (where text repeats, cut it
   // elsewhere). A piece that is a byte or a merge of the base vocabulary uses that token; "\n"
   // alone is refused, since chat prompts end with it.
-  std::vector<std::string> script;
+  std::vector<std::string> script = {};
   // What follows the last piece: the piece at `loop_to`, else `end_token`.
-  std::optional<size_t> loop_to;
+  std::optional<size_t> loop_to = {};
   TokenId end_token = 2;  // <|im_end|>, the EOS
   uint32_t vocab = 512;
   uint32_t context = 4096;
@@ -61,11 +66,11 @@ struct TinyChain {
 Result<TinyChain> MakeTinyChain(const TinyChainOptions& options);
 
 struct TinyFlatOptions {
-  std::vector<TokenId> tokens;  // equally likely after anything; empty: all of them
+  std::vector<TokenId> tokens = {};  // equally likely after anything; empty: all of them
   uint32_t vocab = 512;
   uint32_t context = 4096;
   GgmlFormat weights = GgmlFormat::kF32;
-  std::optional<uint32_t> tokenizer_size;
+  std::optional<uint32_t> tokenizer_size = {};
 };
 Result<ByteVector> MakeTinyFlat(const TinyFlatOptions& options);
 
