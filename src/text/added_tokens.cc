@@ -68,6 +68,12 @@ size_t SpaceEnd(std::string_view text, size_t begin) {
 
 }  // namespace
 
+SourceText Normalized(const std::string& content, const Normalizer* normalizer) {
+  SourceText source{.text = content, .at_start = true, .continues = false, .trusted = {}};
+  if (normalizer != nullptr) normalizer->Apply(&source);
+  return source;
+}
+
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer* normalizer)
     : tokens_(std::move(tokens)) {
   raw_ = MakeIndex(false, nullptr);
@@ -80,9 +86,7 @@ AddedTokens::Index AddedTokens::MakeIndex(bool normalized, const Normalizer* nor
   std::vector<int32_t> places;
   for (size_t i = 0; i < tokens_.size(); ++i) {
     if (tokens_[i].normalized != normalized) continue;
-    SourceText content{
-        .text = tokens_[i].content, .at_start = true, .continues = false, .trusted = {}};
-    if (normalizer != nullptr) normalizer->Apply(&content);
+    SourceText content = Normalized(tokens_[i].content, normalizer);
     if (content.text.empty()) continue;
     contents.push_back(std::move(content.text));
     places.push_back(static_cast<int32_t>(i));

@@ -33,6 +33,9 @@ struct AddedSplit {
 
 enum class Trust { kNone, kSome, kAll };
 
+// What `content` looks like in normalized text, at the begin of one. `normalizer` may be null.
+SourceText Normalized(const std::string& content, const Normalizer* normalizer);
+
 class AddedTokens {
  public:
   // `normalizer` may be null.

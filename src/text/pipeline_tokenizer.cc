@@ -52,6 +52,9 @@ PipelineTokenizer::PipelineTokenizer(PipelineParts parts)
       is_added_(parts_.vocabulary->pieces.size()) {
   for (const AddedToken& token : parts_.added_tokens) {
     is_added_[static_cast<size_t>(token.id)] = true;
+    if (!token.normalized || !parts_.normalizer) continue;
+    const SourceText spelled = Normalized(token.content, parts_.normalizer.get());
+    if (spelled.text != token.content) respelled_.emplace(token.id, spelled.text);
   }
   if (parts_.decoder.byte_fallback) byte_tokens_ = ByteTokens(vocabulary());
 }
@@ -68,7 +71,10 @@ std::string PipelineTokenizer::TokenPiece(TokenId id) const {
 std::string PipelineTokenizer::Bytes(TokenId id, bool first) const {
   if (!IsValid(id)) return {};
   const auto index = static_cast<size_t>(id);
-  return parts_.decoder.Bytes(vocabulary().pieces[index], is_added_[index], first);
+  const auto respelled = respelled_.find(id);
+  const std::string& piece =
+      respelled == respelled_.end() ? vocabulary().pieces[index] : respelled->second;
+  return parts_.decoder.Bytes(piece, is_added_[index], first);
 }
 
 std::vector<TokenId> PipelineTokenizer::Encode(std::string_view text, EncodeOptions options) const {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "text/added_tokens.h"
@@ -70,7 +71,9 @@ class PipelineTokenizer final : public Tokenizer {
   PipelineParts parts_;
   AddedTokens added_;
   std::vector<bool> is_added_;  // by token
-  ByteTokens byte_tokens_;      // with byte fallback
+  // Added tokens that are looked for in normalized text decode to what was found there ("▁tool").
+  std::unordered_map<TokenId, std::string> respelled_;
+  ByteTokens byte_tokens_;  // with byte fallback
 };
 
 }  // namespace masu

@@ -71,7 +71,8 @@ class Tokenizer {
   // The bytes that a token stands for (not necessarily whole characters); control tokens give their
   // text.
   virtual std::string TokenBytes(TokenId id) const = 0;
-  // The vocabulary's own spelling of a token ("Ġworld"), for tools that debug text.
+  // The vocabulary's own spelling of a token ("Ġworld", "<s>"), for templates and for tools that
+  // debug text.
   virtual std::string TokenPiece(TokenId id) const = 0;
   virtual std::optional<TokenId> FindToken(std::string_view piece) const = 0;
   // What differs at the begin of a text, where the space that encoding put there is dropped again.
