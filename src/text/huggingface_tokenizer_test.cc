@@ -74,12 +74,15 @@ TEST(HuggingFaceTokenizer, BytesAndGaps) {
 TEST(HuggingFaceTokenizer, AnswersContinueTheirPrompt) {
   const auto tokenizer = Llama();
   ASSERT_NE(tokenizer, nullptr);
-  Detokenizer start(*tokenizer, true, TextPosition::kStart);
-  EXPECT_EQ(start.Push(1) + start.Push(8) + start.Push(8), "ab ab");
-  Detokenizer answer(*tokenizer, true);
-  EXPECT_EQ(answer.Push(8) + answer.Push(8), " ab ab");
-  Detokenizer shown(*tokenizer, false, TextPosition::kStart);
-  EXPECT_EQ(shown.Push(1) + shown.Push(8), "<s> ab");
+  const auto text = [&](bool skip_special, TextPosition position, std::vector<TokenId> ids) {
+    Detokenizer detokenizer(*tokenizer, skip_special, position);
+    std::string out;
+    for (const TokenId id : ids) out += detokenizer.Push(id);
+    return out + detokenizer.Flush();
+  };
+  EXPECT_EQ(text(true, TextPosition::kStart, {1, 8, 8}), "ab ab");
+  EXPECT_EQ(text(true, TextPosition::kContinuation, {8, 8}), " ab ab");
+  EXPECT_EQ(text(false, TextPosition::kStart, {1, 8}), "<s> ab");
 }
 
 TEST(HuggingFaceTokenizer, ConfigurationDecidesAboutBos) {
