@@ -24,7 +24,7 @@ void Grow(Stretch* last, const Stretch& next) { last->end = next.end; }
 // Joins stretches where the behaviour asks for it. `merges(previous, current)`: current goes to
 // previous.
 template <typename Merges>
-std::vector<Stretch> JoinIf(std::vector<Stretch> stretches, Merges&& merges) {
+std::vector<Stretch> JoinIf(const std::vector<Stretch>& stretches, Merges&& merges) {
   std::vector<Stretch> joined;
   bool previous = false;  // whether the stretch before was a delimiter
   for (const Stretch& stretch : stretches) {
@@ -61,9 +61,9 @@ std::vector<Stretch> Apply(SplitBehavior behavior, std::vector<Stretch> stretche
     case SplitBehavior::kIsolated:
       return stretches;
     case SplitBehavior::kContiguous:
-      return JoinIf(std::move(stretches), [](bool a, bool b) { return a == b; });
+      return JoinIf(stretches, [](bool a, bool b) { return a == b; });
     case SplitBehavior::kMergedWithPrevious:
-      return JoinIf(std::move(stretches), [](bool a, bool b) { return b && !a; });
+      return JoinIf(stretches, [](bool a, bool b) { return b && !a; });
     case SplitBehavior::kMergedWithNext:
       return MergedWithNext(stretches);
   }

@@ -50,7 +50,7 @@ class StripEdit final : public TokenEdit {
 
 class MetaspaceEdit final : public TokenEdit {
  public:
-  MetaspaceEdit(std::string mark, bool drop_first)
+  MetaspaceEdit(const std::string& mark, bool drop_first)
       : pattern_(Regex::Literal(mark)), drop_first_(drop_first) {}
   std::string Apply(std::string token, bool first) const override {
     std::string out;
@@ -76,8 +76,8 @@ std::unique_ptr<TokenEdit> MakeReplaceEdit(std::unique_ptr<Regex> pattern, std::
 std::unique_ptr<TokenEdit> MakeStripEdit(std::string content, size_t start, size_t stop) {
   return std::make_unique<StripEdit>(std::move(content), start, stop);
 }
-std::unique_ptr<TokenEdit> MakeMetaspaceEdit(std::string mark, bool drop_first) {
-  return std::make_unique<MetaspaceEdit>(std::move(mark), drop_first);
+std::unique_ptr<TokenEdit> MakeMetaspaceEdit(const std::string& mark, bool drop_first) {
+  return std::make_unique<MetaspaceEdit>(mark, drop_first);
 }
 
 std::string TokenDecoder::Bytes(std::string_view piece, bool added, bool first) const {

@@ -25,7 +25,7 @@ std::unique_ptr<TokenEdit> MakeReplaceEdit(std::unique_ptr<Regex> pattern, std::
 // Drops up to `start` and `stop` times `content` from the two ends of every token.
 std::unique_ptr<TokenEdit> MakeStripEdit(std::string content, size_t start, size_t stop);
 // Marks become spaces, and vanish from the first token if `drop_first`.
-std::unique_ptr<TokenEdit> MakeMetaspaceEdit(std::string mark, bool drop_first);
+std::unique_ptr<TokenEdit> MakeMetaspaceEdit(const std::string& mark, bool drop_first);
 
 struct TokenDecoder {
   std::vector<std::unique_ptr<TokenEdit>> edits;  // in order, before the rest
