@@ -22,33 +22,17 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 namespace masu {
 namespace {
 
-constexpr const char* kByteLevel = R"({"added_tokens":[
+constexpr const char* kByteLevel = R"json({"added_tokens":[
 {"id":7,"content":"<s>","single_word":false,"lstrip":false,"rstrip":true,"normalized":false,"special":true},
 {"id":8,"content":"ab","single_word":true,"lstrip":true,"rstrip":false,"normalized":true,"special":false}],
 "normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Lowercase"},{"type":"StripAccents"}]},
 "pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},
-{"type":"Split","pattern":{"Regex":"[\\p{L}&&[^\\p{Han}]]+|\\s+(?!\\S)"
-}
-, "behavior" : "MergedWithNext", "invert" : false
-},
-{"type":"ByteLevel","add_prefix_space":true,"use_regex":true}]
-}
-, "post_processor" : {
-  "type" : "TemplateProcessing",
-  "single" : [
-    {"SpecialToken" : {"id" : "<s>", "type_id" : 0}}, {"Sequence" : {"id" : "A", "type_id" : 0}}
-  ],
-  "special_tokens" : {"<s>" : {"id" : "<s>", "ids" : [7], "tokens" : ["<s>"]}}
-},
-                     "decoder" : {"type" : "ByteLevel"},
-                                 "model" : {
-  "type" : "BPE",
-           "ignore_merges" : true,
-                             "vocab"
-      : {"a" : 0, "b" : 1, "c" : 2, "Ġ" : 3, "ab" : 4, "Ġa" : 5, "Ċ" : 6},
-        "merges" : [ [ "a", "b" ], [ "Ġ", "a" ] ]
-}
-})";
+{"type":"Split","pattern":{"Regex":"[\\p{L}&&[^\\p{Han}]]+|\\s+(?!\\S)"},"behavior":"MergedWithNext","invert":false},
+{"type":"ByteLevel","add_prefix_space":true,"use_regex":true}]},
+"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},
+{"Sequence":{"id":"A","type_id":0}}],"special_tokens":{"<s>":{"id":"<s>","ids":[7],"tokens":["<s>"]}}},
+"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","ignore_merges":true,
+"vocab":{"a":0,"b":1,"c":2,"Ġ":3,"ab":4,"Ġa":5,"Ċ":6},"merges":[["a","b"],["Ġ","a"]]}})json";
 constexpr const char* kSpm = R"({"added_tokens":[
 {"id":0,"content":"<unk>","special":true,"normalized":false},{"id":1,"content":"<s>","special":true,"normalized":true}],
 "normalizer":{"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"▁"},
