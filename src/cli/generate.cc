@@ -94,8 +94,8 @@ Result<std::vector<TokenId>> ChatPrompt(const LoadedModel& model, const Json& me
   const Tokenizer& tokenizer = *model.tokenizer;
   ChatTemplateInput input;
   input.messages = &messages;
-  if (tokenizer.bos()) input.bos_token = tokenizer.TokenBytes(*tokenizer.bos());
-  if (tokenizer.eos()) input.eos_token = tokenizer.TokenBytes(*tokenizer.eos());
+  if (tokenizer.bos()) input.bos_token = tokenizer.TokenPiece(*tokenizer.bos());
+  if (tokenizer.eos()) input.eos_token = tokenizer.TokenPiece(*tokenizer.eos());
   MASU_ASSIGN_OR_RETURN(const std::vector<TextSegment> segments,
                         model.chat_template->Render(input));
   return tokenizer.EncodeSegments(segments, false);

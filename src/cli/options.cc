@@ -190,6 +190,27 @@ void AddModel(CLI::App& app, std::string& model) {
   app.add_option("MODEL", model, "a .gguf file")->required();
 }
 
+// What has a tokenizer, weights or not.
+void AddTextModel(CLI::App& app, std::string& model) {
+  app.add_option("MODEL", model,
+                 "a .gguf file (a vocabulary is enough), a tokenizer.json or tokenizer.model, or a "
+                 "directory that holds one")
+      ->required();
+}
+
+void AddTemplateOptions(CLI::App& app, TemplateOptions& options) {
+  app.add_option("MODEL", options.model,
+                 "a .gguf file, a directory, or a .jinja file with a template")
+      ->required();
+  app.add_option("--input", options.input,
+                 "JSON of an OpenAI chat request: messages, tools, chat_template_kwargs, "
+                 "add_generation_prompt; - reads standard input")
+      ->required();
+  app.add_option("--name", options.name, "which template, of a model that has several");
+  app.add_option("--bos-token", options.bos_token, "text of BOS, instead of the model's");
+  app.add_option("--eos-token", options.eos_token, "text of EOS, instead of the model's");
+}
+
 void AddGenerateOptions(CLI::App& app, GenerateOptions& options) {
   AddModel(app, options.model);
   AddEngineOptions(app, options.engine);
@@ -320,7 +341,7 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   TokenizeOptions tokenize;
   CLI::App* tokenize_app =
       app.add_subcommand("tokenize", "standard input to token ids on one line");
-  AddModel(*tokenize_app, tokenize.model);
+  AddTextModel(*tokenize_app, tokenize.model);
   tokenize_app->add_flag("--pieces", tokenize.pieces,
                          "print the vocabulary's spelling, one token a line");
   tokenize_app->add_flag("--no-special", tokenize.no_special, "add no BOS or EOS");
@@ -328,7 +349,13 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   DetokenizeOptions detokenize;
   CLI::App* detokenize_app =
       app.add_subcommand("detokenize", "token ids on standard input to text");
-  AddModel(*detokenize_app, detokenize.model);
+  AddTextModel(*detokenize_app, detokenize.model);
+  detokenize_app->add_flag("--no-special", detokenize.no_special, "leave control tokens out");
+
+  TemplateOptions chat_template;
+  CLI::App* template_app =
+      app.add_subcommand("template", "print the prompt that a chat template makes of a request");
+  AddTemplateOptions(*template_app, chat_template);
 
   CLI::App* version_app = app.add_subcommand("version", "print the version");
 
@@ -375,6 +402,7 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   if (*kl_app) return {kl, 0};
   if (*tokenize_app) return {tokenize, 0};
   if (*detokenize_app) return {detokenize, 0};
+  if (*template_app) return {chat_template, 0};
   if (*version_app) return {VersionOptions{}, 0};
   return {std::nullopt, 2};
 }

@@ -57,11 +57,19 @@ struct TokenizeOptions {
 };
 struct DetokenizeOptions {
   std::string model;
+  bool no_special = false;
+};
+struct TemplateOptions {
+  std::string model;  // or a .jinja file
+  std::string input;  // a chat request; "-": standard input
+  std::string name;   // of a model's several templates; empty: the default one
+  std::optional<std::string> bos_token;
+  std::optional<std::string> eos_token;
 };
 struct VersionOptions {};
 
 using Command = std::variant<ServeOptions, GenerateOptions, ChatOptions, InfoOptions, EvalKlOptions,
-                             TokenizeOptions, DetokenizeOptions, VersionOptions>;
+                             TokenizeOptions, DetokenizeOptions, TemplateOptions, VersionOptions>;
 
 struct ParsedCommandLine {
   std::optional<Command> command;  // none: what there was to say has been printed

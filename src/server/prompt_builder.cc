@@ -150,8 +150,8 @@ Result<std::vector<TokenId>> RenderChat(const ServedModel& model, const ChatProm
   rendering.tools = input.tools;
   rendering.arguments = input.template_arguments;
   rendering.add_generation_prompt = input.add_generation_prompt;
-  if (const auto bos = tokenizer.bos()) rendering.bos_token = tokenizer.TokenBytes(*bos);
-  if (const auto eos = tokenizer.eos()) rendering.eos_token = tokenizer.TokenBytes(*eos);
+  if (const auto bos = tokenizer.bos()) rendering.bos_token = tokenizer.TokenPiece(*bos);
+  if (const auto eos = tokenizer.eos()) rendering.eos_token = tokenizer.TokenPiece(*eos);
   auto rendered = model.chat_template->Render(rendering);
   if (!rendered.ok()) {
     Error error = rendered.error();
