@@ -22,18 +22,35 @@ Result<bool> UseBf16(const std::string& name, const Ops& ops) {
   return InvalidArgument("unknown --activation-dtype '{}'; use auto, float32 or bfloat16", name);
 }
 
-// Text from a directory (tokenizer.json and its kin) is the next step of the text layer.
 Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const Checkpoint& checkpoint) {
   if (checkpoint.gguf() != nullptr) return Tokenizer::FromGguf(*checkpoint.gguf());
-  return MakeError(ErrorCode::kUnimplemented,
-                   "{}: tokenizers of Hugging Face directories are not read yet; give a .gguf file",
-                   checkpoint.path());
+  const ModelDirectory& directory = *checkpoint.directory();
+  HuggingFaceTokenizerFiles files;
+  MASU_ASSIGN_OR_RETURN(files.tokenizer_json, directory.Read("tokenizer.json"));
+  MASU_ASSIGN_OR_RETURN(files.tokenizer_config_json, directory.Read("tokenizer_config.json"));
+  MASU_ASSIGN_OR_RETURN(files.special_tokens_map_json, directory.Read("special_tokens_map.json"));
+  MASU_ASSIGN_OR_RETURN(files.tokenizer_model, directory.Read("tokenizer.model"));
+  MASU_ASSIGN_OR_RETURN(files.tiktoken_model, directory.Read("tiktoken.model"));
+  files.end_of_generation = checkpoint.config().eos_token_ids;
+  return Tokenizer::FromHuggingFace(files);
 }
 
-Result<void> LoadTemplate(const GgufFile& file, LoadedModel& loaded) {
-  MASU_ASSIGN_OR_RETURN(const auto source, file.GetString("tokenizer.chat_template"));
+// The source of a chat template, nullopt if the checkpoint has none.
+Result<std::optional<std::string>> TemplateSource(const Checkpoint& checkpoint) {
+  if (checkpoint.gguf() != nullptr) {
+    return checkpoint.gguf()->GetString("tokenizer.chat_template");
+  }
+  return checkpoint.directory()->Read("chat_template.jinja");
+}
+
+Result<void> LoadTemplate(const Checkpoint& checkpoint, LoadedModel& loaded) {
+  MASU_ASSIGN_OR_RETURN(const auto source, TemplateSource(checkpoint));
   if (!source) {
-    loaded.chat_template_error = "the checkpoint has no chat template; use /v1/completions";
+    loaded.chat_template_error =
+        checkpoint.gguf() != nullptr
+            ? "the checkpoint has no chat template; use /v1/completions"
+            : "the directory has no chat_template.jinja (one inside tokenizer_config.json is not "
+              "read yet); use /v1/completions";
     return {};
   }
   auto parsed = ChatTemplate::Parse(*source);
@@ -60,7 +77,7 @@ Result<void> LoadText(const Checkpoint& checkpoint, bool needs_tokenizer, Loaded
         "refused",
         loaded.path, loaded.tokenizer->vocab_size(), loaded.config.vocab_size);
   }
-  return LoadTemplate(*checkpoint.gguf(), loaded);
+  return LoadTemplate(checkpoint, loaded);
 }
 
 }  // namespace
