@@ -29,7 +29,7 @@ constexpr const char* kLlama = R"({"added_tokens":[
 "<0xE6>":20,"<0x97>":21,"<0xA5>":22,"<0xFF>":23},
 "merges":["▁ a","a b","▁a b"]}})";
 
-std::unique_ptr<Tokenizer> Load(HuggingFaceTokenizerFiles files) {
+std::unique_ptr<Tokenizer> Load(const HuggingFaceTokenizerFiles& files) {
   auto tokenizer = Tokenizer::FromHuggingFace(files);
   EXPECT_TRUE(tokenizer.ok()) << (tokenizer.ok() ? "" : tokenizer.error().message);
   return tokenizer.ok() ? std::move(*tokenizer) : nullptr;
