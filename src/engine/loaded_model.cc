@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "engine/engine_memory.h"
 #include "model/model.h"
+#include "text/open_tokenizer.h"
 
 namespace masu {
 namespace {
@@ -22,38 +23,14 @@ Result<bool> UseBf16(const std::string& name, const Ops& ops) {
   return InvalidArgument("unknown --activation-dtype '{}'; use auto, float32 or bfloat16", name);
 }
 
-Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const Checkpoint& checkpoint) {
-  if (checkpoint.gguf() != nullptr) return Tokenizer::FromGguf(*checkpoint.gguf());
-  const ModelDirectory& directory = *checkpoint.directory();
-  HuggingFaceTokenizerFiles files;
-  MASU_ASSIGN_OR_RETURN(files.tokenizer_json, directory.Read("tokenizer.json"));
-  MASU_ASSIGN_OR_RETURN(files.tokenizer_config_json, directory.Read("tokenizer_config.json"));
-  MASU_ASSIGN_OR_RETURN(files.special_tokens_map_json, directory.Read("special_tokens_map.json"));
-  MASU_ASSIGN_OR_RETURN(files.tokenizer_model, directory.Read("tokenizer.model"));
-  MASU_ASSIGN_OR_RETURN(files.tiktoken_model, directory.Read("tiktoken.model"));
-  files.end_of_generation = checkpoint.config().eos_token_ids;
-  return Tokenizer::FromHuggingFace(files);
-}
-
-// The source of a chat template, nullopt if the checkpoint has none.
-Result<std::optional<std::string>> TemplateSource(const Checkpoint& checkpoint) {
-  if (checkpoint.gguf() != nullptr) {
-    return checkpoint.gguf()->GetString("tokenizer.chat_template");
-  }
-  return checkpoint.directory()->Read("chat_template.jinja");
-}
-
-Result<void> LoadTemplate(const Checkpoint& checkpoint, LoadedModel& loaded) {
-  MASU_ASSIGN_OR_RETURN(const auto source, TemplateSource(checkpoint));
-  if (!source) {
-    loaded.chat_template_error =
-        checkpoint.gguf() != nullptr
-            ? "the checkpoint has no chat template; use /v1/completions"
-            : "the directory has no chat_template.jinja (one inside tokenizer_config.json is not "
-              "read yet); use /v1/completions";
+Result<void> LoadTemplate(LoadedModel& loaded) {
+  const auto source = ReadChatTemplate(loaded.path, "");
+  if (!source.ok()) {
+    if (source.error().code != ErrorCode::kNotFound) return source.error();
+    loaded.chat_template_error = "the checkpoint has no chat template; use /v1/completions";
     return {};
   }
-  auto parsed = ChatTemplate::Parse(*source);
+  auto parsed = ChatTemplate::Parse(source.value());
   if (parsed.ok()) {
     loaded.chat_template = std::move(parsed).value();
     return {};
@@ -64,8 +41,8 @@ Result<void> LoadTemplate(const Checkpoint& checkpoint, LoadedModel& loaded) {
   return {};
 }
 
-Result<void> LoadText(const Checkpoint& checkpoint, bool needs_tokenizer, LoadedModel& loaded) {
-  auto tokenizer = OpenTokenizer(checkpoint);
+Result<void> LoadText(bool needs_tokenizer, LoadedModel& loaded) {
+  auto tokenizer = OpenTokenizer(loaded.path);
   if (!tokenizer.ok()) {
     if (needs_tokenizer) return tokenizer.error();
     return {};
@@ -77,7 +54,7 @@ Result<void> LoadText(const Checkpoint& checkpoint, bool needs_tokenizer, Loaded
         "refused",
         loaded.path, loaded.tokenizer->vocab_size(), loaded.config.vocab_size);
   }
-  return LoadTemplate(checkpoint, loaded);
+  return LoadTemplate(loaded);
 }
 
 }  // namespace
@@ -111,7 +88,7 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   loaded->activation_dtype = bf16 ? "bfloat16" : "float32";
 
   report(0.02, "reading the tokenizer");
-  MASU_TRY(LoadText(*checkpoint, needs_tokenizer, *loaded));
+  MASU_TRY(LoadText(needs_tokenizer, *loaded));
   const ModelOptions options{.bf16_activations = bf16,
                              .max_rows = config.max_num_batched_tokens,
                              .max_logit_rows = kLogitRows,
