@@ -71,6 +71,9 @@ class EngineImpl final : public Engine {
   void Retire(Sequence& sequence);  // takes a sequence out of its queue and frees its pages
   void Forget(RequestState& request);
   void Preempt(Sequence& sequence);
+  void ReturnPassedPages(Sequence& sequence);
+  PageCounts MissingPages(const Sequence& sequence, uint64_t tokens) const;
+  PageCounts PeakPages(uint64_t tokens) const;
   void CheckInvariants() const;
 
   const EngineConfig config_;

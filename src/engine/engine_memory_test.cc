@@ -125,7 +125,7 @@ TEST(CacheInfo, NamesWhatItTurnedOutToBe) {
 
 TEST(CapacityTable, HasALineForEachEncodingAndMarksTwo) {
   EngineRig rig(Head64Model(), Config({"fp8", "auto"}));
-  const auto rows = CapacityTable(rig.model().config, rig->cache_info());
+  const auto rows = CapacityTable(rig.model().config, rig->config(), rig->cache_info());
   EXPECT_GE(rows.size(), 5u);
   const auto count = [&](auto marked) { return std::count_if(rows.begin(), rows.end(), marked); };
   EXPECT_EQ(count([](const CapacityRow& row) { return row.chosen; }), 1);

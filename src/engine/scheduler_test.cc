@@ -40,7 +40,8 @@ class World {
     sequence.tokens.assign(tokens, 1);
     sequence.computed = computed;
     sequence.state = running ? SequenceState::kRunning : SequenceState::kWaiting;
-    sequence.table.pages.resize((computed + kBlock - 1) / kBlock);
+    sequence.tables.resize(1);
+    sequence.tables[0].pages.resize((computed + kBlock - 1) / kBlock);
     (running ? running_ : waiting_).push_back(&sequence);
     return &sequence;
   }
@@ -56,7 +57,7 @@ class World {
 
   uint64_t free_pages() const {
     uint64_t used = 0;
-    for (const Sequence* sequence : running_) used += sequence->table.pages.size();
+    for (const Sequence* sequence : running_) used += sequence->tables[0].pages.size();
     EXPECT_LE(used, pages_);
     return pages_ - used;
   }
@@ -68,10 +69,15 @@ class World {
     SchedulerView view;
     view.running = running_;
     view.waiting = [this](uint32_t i) { return i < waiting_.size() ? waiting_[i] : nullptr; };
-    view.free_pages = free_pages();
-    view.pages_for = [](const Sequence&, uint64_t tokens) {
-      return (tokens + kBlock - 1) / kBlock;
+    // One layout, slabs of one page.
+    view.free = PageBudget({0}, free_pages(), {1});
+    const auto pages_for = [](uint64_t tokens) { return (tokens + kBlock - 1) / kBlock; };
+    view.missing = [&](const Sequence& sequence, uint64_t tokens) {
+      const uint64_t held = sequence.tables[0].held();
+      return PageCounts{pages_for(tokens) > held ? pages_for(tokens) - held : 0};
     };
+    view.held = [](const Sequence& sequence) { return PageCounts{sequence.tables[0].held()}; };
+    view.peak = [&](const Sequence&, uint64_t tokens) { return PageCounts{pages_for(tokens)}; };
     StepPlan plan = Schedule(view, limits);
     Check(plan);
     return plan;
@@ -87,7 +93,7 @@ class World {
     for (Sequence* sequence : plan.preempted) {
       std::erase(running_, sequence);
       sequence->state = SequenceState::kWaiting;
-      sequence->table.pages.clear();
+      sequence->tables[0].pages.clear();
       sequence->computed = 0;
       ++sequence->preemptions;
       waiting_.push_back(sequence);
@@ -96,14 +102,14 @@ class World {
       Sequence& sequence = *entry.sequence;
       sequence.computed += entry.tokens;
       const size_t pages = (sequence.computed + kBlock - 1) / kBlock;
-      sequence.table.pages.resize(std::max(sequence.table.pages.size(), pages));
+      sequence.tables[0].pages.resize(std::max(sequence.tables[0].pages.size(), pages));
       if (sequence.remaining() == 0) sequence.tokens.push_back(1);
     }
   }
   void Finish(Sequence* sequence) {
     std::erase(running_, sequence);
     sequence->state = SequenceState::kFinished;
-    sequence->table.pages.clear();
+    sequence->tables[0].pages.clear();
   }
   const std::vector<Sequence*>& running() const { return running_; }
   const std::vector<Sequence*>& waiting() const { return waiting_; }
@@ -115,7 +121,7 @@ class World {
     int64_t pages = static_cast<int64_t>(free_pages());
     for (const Sequence* sequence : plan.preempted) {
       EXPECT_EQ(sequence->state, SequenceState::kRunning);
-      pages += static_cast<int64_t>(sequence->table.pages.size());
+      pages += static_cast<int64_t>(sequence->tables[0].pages.size());
     }
     std::vector<const Sequence*> seen;
     bool prefill_seen = false;
@@ -135,7 +141,7 @@ class World {
       }
       tokens += entry.tokens;
       const uint64_t needed = (sequence.computed + entry.tokens + kBlock - 1) / kBlock;
-      const uint64_t held = sequence.table.pages.size();
+      const uint64_t held = sequence.tables[0].pages.size();
       pages -= needed > held ? static_cast<int64_t>(needed - held) : 0;
       if (sequence.state == SequenceState::kWaiting) {
         const auto rank = std::find(waiting_.begin(), waiting_.end(), &sequence) - waiting_.begin();

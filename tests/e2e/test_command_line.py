@@ -1,12 +1,11 @@
 """The command line: help, wrong flags and values, files that are no model, old flags of vLLM."""
-import json
 import os
 import re
 import socket
 import subprocess
 
 import pytest
-from serving import BINARY, wait_until
+from serving import BINARY
 
 COMMANDS = [[], ["serve"], ["generate"], ["chat"], ["info"], ["eval"], ["eval", "kl"], ["tokenize"], ["detokenize"], ["version"]]
 
@@ -73,9 +72,11 @@ def test_version(rand_server):
     (["serve", "x.gguf"], "--prot", "--port"), (["serve", "x.gguf"], "--gpu-memory-utilisation", "--gpu-memory-utilization"),
     (["generate", "x.gguf", "-p", "x"], "--max-token", "--max-tokens"), (["chat", "x.gguf"], "--sytem", "--system"),
     (["info", "x.gguf"], "--whyy", "--why"), (["tokenize", "x.gguf"], "--piece", "--pieces"), (["version"], "--halp", "--help"),
-    ([], "serv", "serve"), ([], "generat", "generate"), ([], "detoknize", "detokenize")], ids=str)
+    ([], "serv", "serve"), ([], "generat", "generate"), ([], "detoknize", "detokenize"), (["eval"], "kll", "kl"),
+    (["eval", "kl", "x.gguf", "--text", "x"], "--token", "--tokens"), (["serve"], "--prot=5", "--port")], ids=str)
 def test_unknown_names_the_nearest(command, wrong, nearest):
-    check_refusal(run(*command, wrong), wrong, nearest, status=2)
+    line = check_refusal(run(*command, wrong), wrong.partition("=")[0], nearest, status=2)
+    assert f"(see {' '.join(['masu', *command[:2 if 'kl' in command else 1]])} --help)" in line
 
 
 def test_missing_arguments():
@@ -98,7 +99,7 @@ BAD_VALUES = [
     ("--activation-dtype", "fp64"), ("--threads", "-1"), ("--threads", "x"), ("--threads", "1000000"), ("--device", "tpu"),
     ("--device", "cuda"), ("--metrics-prefix", "mine"), ("--host", "not a host"), ("--host", "300.1.1.1"),
     ("--max-body-bytes", "x"), ("--sse-keep-alive-interval", "x"), ("--sse-keep-alive-interval", "-1"),
-    ("--long-prefill-token-threshold", "x"),
+    ("--long-prefill-token-threshold", "x"), ("--max-model-len", "18014398509481985K"),
 ]
 
 
@@ -117,11 +118,8 @@ def test_lengths(tiny, serve, value, tokens):
     assert server.get("/v1/models").json["data"][0]["max_model_len"] == tokens
 
 
-@pytest.mark.parametrize("value, size", [("1MiB", 1 << 20), ("2097152", 2 << 20), ("1MB", 10**6), ("0.001GiB", 1073741), ("1m", None)])
+@pytest.mark.parametrize("value, size", [("1MiB", 1 << 20), ("2097152", 2 << 20), ("1MB", 10**6)])
 def test_sizes(tiny, serve, value, size):
-    if size is None:
-        result = run("serve", tiny.rand(), "--port", "0", "--kv-cache-memory-bytes", value) if False else None
-        return
     server = serve(tiny.rand(), "--kv-cache-memory-bytes", value)
     assert size * 0.95 <= server.metric("kv_arena_bytes") <= size
 
@@ -152,7 +150,7 @@ def test_files_that_are_no_model(tiny, tmp_path):
             check_refusal(run(*command), path.name, status=1)
             count += 1
         for command in (["tokenize", path], ["detokenize", path], ["chat", path]):
-            if path.stem in ("truncated", "one_byte_short"):
+            if path.stem in ("truncated", "one_byte_short", "other_architecture"):
                 continue  # the vocabulary is whole, so these may work
             check_refusal(run(*command, text="1 2"), path.name, status=1)
     assert count == 42
@@ -186,14 +184,13 @@ VLLM_FLAGS = [["--swap-space", "4"], ["--calculate-kv-scales"], ["--disable-log-
 
 def test_old_flags_warn(tiny, serve):
     """All at once: the server starts, and one warning each names the flag."""
-    flags = [part for flag in VLLM_FLAGS if flag[1:] != ["swap"] for part in flag if flag[0] != "--no-enable-prefix-caching"]
     seen = set()
     unique = [flag for flag in VLLM_FLAGS if not (flag[0] in seen or seen.add(flag[0]))]
     flags = [part for flag in unique for part in flag]
     server = serve(tiny.rand(), "--kv-cache-memory-bytes", "1MiB", *flags)
     assert server.complete("hello", max_tokens=1)["usage"]["completion_tokens"] == 1
     silent = [flag[0] for flag in unique if not re.search(rf"warn.*{flag[0]}\b", server.log)]
-    assert silent == [] or set(silent) <= {"--enable-chunked-prefill", "--no-enable-prefix-caching"}
+    assert silent == []
 
 
 @pytest.mark.parametrize("flags", [["--kv_cache_dtype", "int8"], ["--kv_cache_dtype=int8"], ["--max_num_seqs", "7"],

@@ -184,7 +184,7 @@ class EngineRig {
             std::optional<uint64_t> pages = std::nullopt) {
     model_ = LoadedModel::Load(file.path(), config, [](double, const std::string&) {}).value();
     if (pages) {
-      const KvPageLayout layout = ConfiguredLayout(model_->config, config).value();
+      const KvPageLayout layout = ConfiguredLayouts(model_->config, config).value().front();
       config.kv_cache_memory_bytes = Bytes{layout.page_bytes * *pages};
     }
     engine_ = std::move(Engine::Create(model_, config)).value();
