@@ -31,5 +31,12 @@ int main(int argc, char** argv) {
     masu::SetLogLevel(*level);
   }
   const masu::ParsedCommandLine parsed = masu::ParseCommandLine(argc, argv);
-  return parsed.command ? std::visit(Run(), *parsed.command) : parsed.exit_code;
+  const int status = parsed.command ? std::visit(Run(), *parsed.command) : parsed.exit_code;
+  // A full disk shows at the last flush only; an answer that is lost must not look like success.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    const auto error =
+        masu::MakeError(masu::ErrorCode::kInternal, "cannot write to standard output");
+    return status != 0 ? status : masu::PrintError(error);
+  }
+  return status;
 }

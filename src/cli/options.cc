@@ -148,19 +148,23 @@ void AddForeignFlags(CLI::App& app) {
   }
 }
 
+// --api-key "$KEY" with KEY unset would open the server to everybody without a word.
+const CLI::Validator kNotEmpty(
+    [](const std::string& value) {
+      return std::string(value.empty() ? "is empty; give a value, or leave the flag out" : "");
+    },
+    "");
+
 void AddServerOptions(CLI::App& app, ServerConfig& config) {
   app.add_option("--host", config.http.host, "address to listen on; 0.0.0.0 for all")
       ->capture_default_str();
   app.add_option("--port", config.http.port, "0: a free one")->capture_default_str();
   app.add_option("--api-key", config.api_keys,
                  "a key that clients must send (repeatable; or MASU_API_KEY)")
-      ->check([](const std::string& key) {
-        // --api-key "$KEY" with KEY unset would leave the server open without a word.
-        return key.empty() ? std::string("the key is empty; set it, or leave the flag out")
-                           : std::string();
-      });
+      ->check(kNotEmpty);
   app.add_option("--served-model-name", config.served_model_name,
-                 "names of the model; the first is in responses");
+                 "names of the model; the first is in responses")
+      ->check(kNotEmpty);
   app.add_option_function<uint32_t>(
          "--sse-keep-alive-interval",
          [&config](uint32_t seconds) {
@@ -170,6 +174,7 @@ void AddServerOptions(CLI::App& app, ServerConfig& config) {
       ->check(CLI::Range(0, kMaxKeepAliveSeconds))
       ->type_name("SECONDS");
   app.add_option("--max-body-bytes", config.http.body_limit, "largest request body")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
       ->capture_default_str();
   app.add_option_function<std::string>(
          "--metrics-prefix",
