@@ -13,7 +13,9 @@ namespace masu {
 namespace {
 
 constexpr WeightFormat kFormats[] = {WeightFormat::kF32,  WeightFormat::kF16,  WeightFormat::kBF16,
-                                     WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1};
+                                     WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1,
+                                     WeightFormat::kQ5_0, WeightFormat::kQ5_1, WeightFormat::kQ4_K,
+                                     WeightFormat::kQ5_K, WeightFormat::kQ6_K};
 
 bool IsBlock(WeightFormat format) { return format >= WeightFormat::kQ8_0; }
 
@@ -21,28 +23,34 @@ bool IsBlock(WeightFormat format) { return format >= WeightFormat::kQ8_0; }
 std::vector<std::byte> RandomWeight(WeightFormat format, uint32_t outputs, uint32_t inputs,
                                     std::mt19937& random) {
   std::normal_distribution<float> normal(0, 0.5f);
-  std::vector<std::byte> bytes;
-  const auto put16 = [&](uint16_t value) {
-    bytes.push_back(static_cast<std::byte>(value & 255));
-    bytes.push_back(static_cast<std::byte>(value >> 8));
-  };
-  for (uint32_t o = 0; o < outputs; ++o) {
-    for (uint32_t i = 0; i < inputs; i += IsBlock(format) ? 32 : 1) {
-      if (format == WeightFormat::kF32) {
-        const float value = normal(random);
-        const auto* raw = reinterpret_cast<const std::byte*>(&value);
-        bytes.insert(bytes.end(), raw, raw + 4);
-      } else if (format == WeightFormat::kF16) {
-        put16(FloatToFp16(normal(random)));
-      } else if (format == WeightFormat::kBF16) {
-        put16(FloatToBf16(normal(random)));
-      } else {
-        put16(FloatToFp16(normal(random) * 0.05f));
-        if (format == WeightFormat::kQ4_1) put16(FloatToFp16(normal(random) * 0.3f));
-        for (int j = 0; j < (format == WeightFormat::kQ8_0 ? 32 : 16); ++j) {
-          bytes.push_back(static_cast<std::byte>(random() & 255));
-        }
-      }
+  const WeightBlock block = BlockOf(format);
+  std::vector<std::byte> bytes(size_t{outputs} * (inputs / block.values) * block.bytes);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() & 255);
+  const auto put16 = [&](size_t at, uint16_t value) { std::memcpy(&bytes[at], &value, 2); };
+  for (size_t at = 0; at < bytes.size(); at += block.bytes) {
+    const float value = normal(random);
+    switch (format) {
+      case WeightFormat::kF32:
+        std::memcpy(&bytes[at], &value, 4);
+        break;
+      case WeightFormat::kF16:
+        put16(at, FloatToFp16(value));
+        break;
+      case WeightFormat::kBF16:
+        put16(at, FloatToBf16(value));
+        break;
+      case WeightFormat::kQ6_K:
+        put16(at + 208, FloatToFp16(value * 0.0005f));
+        break;
+      case WeightFormat::kQ4_K:
+      case WeightFormat::kQ5_K:
+        put16(at, FloatToFp16(value * 0.002f));
+        put16(at + 2, FloatToFp16(normal(random) * 0.01f));
+        break;
+      default:
+        put16(at, FloatToFp16(value * (format == WeightFormat::kQ8_0 ? 0.01f : 0.05f)));
+        if (format == WeightFormat::kQ4_1 || format == WeightFormat::kQ5_1)
+          put16(at + 2, FloatToFp16(normal(random) * 0.3f));
     }
   }
   return bytes;
@@ -84,6 +92,7 @@ TEST(Linear, EveryFormatAndIsaMatchesTheOracle) {
   for (const WeightFormat format : kFormats) {
     for (Shape shape : shapes) {
       if (!IsBlock(format)) shape.inputs -= 15;  // no multiple of anything
+      if (BlockOf(format).values == 256) shape.inputs = (shape.inputs + 255) / 256 * 256;
       const std::vector<std::byte> bytes =
           RandomWeight(format, shape.outputs, shape.inputs, random);
       const WeightSource source{format, shape.outputs, shape.inputs, bytes.data()};
@@ -115,7 +124,7 @@ TEST(Linear, EveryFormatAndIsaMatchesTheOracle) {
 TEST(Linear, ARowsBitsDoNotDependOnItsNeighboursOrThreads) {
   std::mt19937 random(2);
   std::normal_distribution<float> normal;
-  constexpr uint32_t kInputs = 320, kOutputs = 200, kRows = 300;
+  constexpr uint32_t kInputs = 512, kOutputs = 200, kRows = 300;
   for (const WeightFormat format : kFormats) {
     const std::vector<std::byte> bytes = RandomWeight(format, kOutputs, kInputs, random);
     const WeightSource source{format, kOutputs, kInputs, bytes.data()};
@@ -154,13 +163,16 @@ TEST(Linear, PackingKeepsTheNumberOfBytes) {
   std::mt19937 random(4);
   const std::unique_ptr<Ops> ops = MakeOps("cpu", std::nullopt, 1);
   for (const WeightFormat format : kFormats) {
-    const std::vector<std::byte> bytes = RandomWeight(format, 64, 128, random);
-    const auto weight = std::move(ops->PackWeight({format, 64, 128, bytes.data()})).value();
-    EXPECT_EQ(weight->bytes(), bytes.size());
+    const std::vector<std::byte> bytes = RandomWeight(format, 64, 256, random);
+    const auto weight = std::move(ops->PackWeight({format, 64, 256, bytes.data()})).value();
+    // The 6-bit factors of Q4_K and Q5_K take 8 bits in memory: 2 x 8 x 2 bits more for 256
+    // weights.
+    const bool wider = format == WeightFormat::kQ4_K || format == WeightFormat::kQ5_K;
+    EXPECT_EQ(weight->bytes(), bytes.size() + (wider ? 64 * 4 : 0));
     // The embedding reads rows of the same bytes.
     const auto oracle = MakeOps("ref", std::nullopt, 1);
-    const auto reference = std::move(oracle->PackWeight({format, 64, 128, bytes.data()})).value();
-    std::vector<float> got(128), expected(128);
+    const auto reference = std::move(oracle->PackWeight({format, 64, 256, bytes.data()})).value();
+    std::vector<float> got(256), expected(256);
     const int32_t token = 37;
     ops->Embedding({weight.get(), &token, got.data(), 1});
     oracle->Embedding({reference.get(), &token, expected.data(), 1});

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 namespace masu {
 namespace {
@@ -54,7 +55,11 @@ void FlushSubnormals() {
 
 ThreadPool::ThreadPool(uint32_t num_threads) {
   for (uint32_t i = 1; i < std::max(1u, num_threads); ++i) {
-    workers_.emplace_back([this, i] { Work(i); });
+    try {
+      workers_.emplace_back([this, i] { Work(i); });
+    } catch (const std::system_error&) {
+      break;  // the system allows no more: the work is the same with fewer
+    }
   }
 }
 

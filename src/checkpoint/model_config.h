@@ -33,7 +33,14 @@ struct ModelConfig {
   // Divisors of the inverse frequencies, [head_dim / 2]; empty if the model has none (GGUF tensor
   // rope_freqs.weight).
   std::vector<float> rope_frequency_divisors;
-  bool tied_embeddings = false;  // the output projection is the embedding
+  bool qkv_bias = false;     // Q, K and V projections have biases (Qwen2)
+  bool output_bias = false;  // the attention output projection has one
+  bool mlp_bias = false;     // gate, up and down have them
+  bool qk_norm = false;      // RMS norm of each head of Q and K before RoPE (Qwen3)
+  // Tokens that a token of a sliding layer sees, itself included; 0: no layer slides.
+  uint32_t sliding_window = 0;
+  std::vector<bool> sliding_layers = {};  // [num_layers]; empty: all slide, if there is a window
+  bool tied_embeddings = false;           // the output projection is the embedding
   // "bfloat16" or "float16": what `--kv-cache-dtype auto` means for this checkpoint.
   std::string kv_cache_dtype = "bfloat16";
 };

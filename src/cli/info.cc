@@ -45,7 +45,7 @@ Result<void> PrintModel(const std::string& path) {
   cache.max_model_len = config.max_position;
   cache.recommended_dtype = "int8";
   std::printf("\nFor each GiB:\n%s",
-              FormatCapacityTable(CapacityTable(config, cache), cache).c_str());
+              FormatCapacityTable(CapacityTable(config, EngineConfig(), cache), cache).c_str());
   return {};
 }
 

@@ -14,6 +14,8 @@ namespace masu {
 namespace {
 
 constexpr uint32_t kAuto = 0;
+constexpr int kMaxThreads = 1024;             // beyond any machine of today; each costs a stack
+constexpr int kMaxKeepAliveSeconds = 86'400;  // a day
 
 // "8192", "8k" (8000), "8K" (8192); 0 stands for auto.
 std::string ParseLength(const std::string& text, uint32_t& out) {
@@ -27,7 +29,7 @@ std::string ParseLength(const std::string& text, uint32_t& out) {
   }
   const std::string unit = text.substr(end);
   const unsigned long long scale = unit == "k" ? 1000 : unit == "K" ? 1024 : unit.empty() ? 1 : 0;
-  if (scale == 0 || value == 0 || value * scale > 0x7fffffffULL || text[0] == '-') {
+  if (scale == 0 || value == 0 || value > 0x7fffffffULL / scale || text[0] == '-') {
     return "'" + text + "' is not a number of tokens; write for example 8192, 8K or auto";
   }
   out = static_cast<uint32_t>(value * scale);
@@ -101,6 +103,7 @@ void AddEngineOptions(CLI::App& app, EngineConfig& config) {
                  "auto (bfloat16 where the CPU multiplies it), float32 or bfloat16")
       ->capture_default_str();
   app.add_option("--threads", config.num_threads, "0: all CPUs this process may use")
+      ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
   app.add_option("--device", config.backend, "cpu")->capture_default_str();
 }
@@ -153,12 +156,13 @@ void AddServerOptions(CLI::App& app, ServerConfig& config) {
                  "a key that clients must send (repeatable; or MASU_API_KEY)");
   app.add_option("--served-model-name", config.served_model_name,
                  "names of the model; the first is in responses");
-  app.add_option_function<uint64_t>(
+  app.add_option_function<uint32_t>(
          "--sse-keep-alive-interval",
-         [&config](uint64_t seconds) {
+         [&config](uint32_t seconds) {
            config.sse_keep_alive_interval = std::chrono::seconds(seconds);
          },
          "seconds between comment lines in quiet streams; 0: none")
+      ->check(CLI::Range(0, kMaxKeepAliveSeconds))
       ->type_name("SECONDS");
   app.add_option("--max-body-bytes", config.http.body_limit, "largest request body")
       ->capture_default_str();
@@ -270,7 +274,8 @@ size_t EditDistance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-std::string NearestFlag(const CLI::App& app, const std::string& unknown) {
+// Among the app's flags and the commands under it; empty if none is near.
+std::string NearestName(const CLI::App& app, const std::string& unknown) {
   std::string best;
   size_t distance = unknown.size() / 2 + 1;
   for (const CLI::Option* option : app.get_options()) {
@@ -279,7 +284,23 @@ std::string NearestFlag(const CLI::App& app, const std::string& unknown) {
       if (d < distance) distance = d, best = "--" + name;
     }
   }
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    const size_t d = EditDistance(unknown, command->get_name());
+    if (d < distance) distance = d, best = command->get_name();
+  }
   return best;
+}
+
+// The innermost command that was named.
+const CLI::App& CommandInUse(const CLI::App& app) {
+  const std::vector<const CLI::App*> parsed =
+      app.get_subcommands([](const CLI::App* command) { return command->parsed(); });
+  return parsed.empty() ? app : CommandInUse(*parsed.front());
+}
+
+std::string FullName(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name()
+                                     : FullName(*app.get_parent()) + " " + app.get_name();
 }
 
 // --kv_cache_dtype=fp8 -> --kv-cache-dtype=fp8
@@ -349,6 +370,7 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   kl_app->add_option("--activation-dtype", kl.engine.activation_dtype, "auto, float32 or bfloat16")
       ->capture_default_str();
   kl_app->add_option("--threads", kl.engine.num_threads, "0: all CPUs this process may use")
+      ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
   kl_app->add_flag("--json", kl.json, "print JSON");
 
@@ -373,34 +395,31 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   CLI::App* version_app = app.add_subcommand("version", "print the version");
 
   std::vector<std::string> arguments;
-  for (int i = argc - 1; i > 0; --i)
+  for (int i = argc - 1; i > 0; --i) {
     arguments.push_back(WithDashes(argv[i]));  // CLI11 takes them reversed
+    // CLI11 would take the next argument for the value.
+    if (arguments.back().starts_with("--") && arguments.back().ends_with('=')) {
+      std::cerr << "masu: " << arguments.back() << " has no value after the '='\n";
+      return {std::nullopt, 2};
+    }
+  }
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
-    const CLI::App* target = &app;
-    for (const CLI::App* sub = target; sub != nullptr;) {
-      target = sub;
-      const auto parsed = sub->get_subcommands();
-      sub = parsed.empty() ? nullptr : parsed.front();
-    }
-    std::cout << target->help();
+    std::cout << CommandInUse(app).help();
     return {std::nullopt, 0};
   } catch (const CLI::ParseError& error) {
     std::string message = error.what();
-    const auto parsed = app.get_subcommands();
-    const CLI::App& used = parsed.empty() ? app : *parsed.front();
-    if (const auto* extras = dynamic_cast<const CLI::ExtrasError*>(&error); extras != nullptr) {
-      const std::vector<std::string> unknown = used.remaining();
-      const std::string first =
-          unknown.empty() ? "" : unknown.front().substr(0, unknown.front().find('='));
+    const CLI::App& used = CommandInUse(app);
+    // Also where something is missing: `masu serv` lacks a command because that one is misspelt.
+    if (const std::vector<std::string> unknown = used.remaining(); !unknown.empty()) {
+      const std::string first = unknown.front().substr(0, unknown.front().find('='));
       message = "unknown argument '" + first + "'";
-      const std::string nearest = NearestFlag(used, first);
+      const std::string nearest = NearestName(used, first);
       if (!nearest.empty()) message += "; did you mean " + nearest + "?";
     }
     std::replace(message.begin(), message.end(), '\n', ' ');
-    std::cerr << "masu: " << message << " (see masu"
-              << (parsed.empty() ? "" : " " + used.get_name()) << " --help)\n";
+    std::cerr << "masu: " << message << " (see " << FullName(used) << " --help)\n";
     return {std::nullopt, 2};
   }
 

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <cstdio>
 #include <thread>
 
@@ -31,7 +32,9 @@ void Load(const ServeOptions& options, Server& server, Loading& loading) {
   std::printf("%s: %s of weights, %s, activations %s, %u threads\n", loaded.name.c_str(),
               FormatBytes(loaded.weight_bytes).c_str(), loaded.isa.c_str(),
               loaded.activation_dtype.c_str(), loaded.ops->num_threads());
-  std::printf("%s", FormatCapacityTable(CapacityTable(loaded.config, cache), cache).c_str());
+  std::printf(
+      "%s",
+      FormatCapacityTable(CapacityTable(loaded.config, options.engine, cache), cache).c_str());
   loading.loop = std::make_unique<EngineLoop>(*loading.engine);
   server.SetModel(loading.engine, model.value());
   std::printf("ready on http://%s:%u\n", options.server.http.host.c_str(), server.port());
@@ -41,6 +44,7 @@ void Load(const ServeOptions& options, Server& server, Loading& loading) {
 }  // namespace
 
 int RunServe(const ServeOptions& options) {
+  std::signal(SIGPIPE, SIG_IGN);  // a log whose reader is gone must not end the server
   ServerConfig config = options.server;
   config.http.stop_on_signals = true;
   auto server = Server::Listen(config);

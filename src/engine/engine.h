@@ -72,7 +72,7 @@ class Engine {
   // The consumer found a stop string: ends one choice without further tokens; no update follows.
   virtual void StopChoice(RequestId id, uint32_t choice) = 0;
 
-  // Runs one step. False if there was nothing to do.
+  // Runs one step. False if nothing is left to do after it.
   virtual bool Step() = 0;
   // Blocks until there may be work or `Wake` was called.
   virtual void WaitForWork() = 0;

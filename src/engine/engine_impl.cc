@@ -45,14 +45,11 @@ Result<void> EngineImpl::Init() {
   MASU_ASSIGN_OR_RETURN(EngineMemory memory, PlanEngineMemory(*model_, config_));
   cache_info_ = memory.cache_info;
   MASU_ASSIGN_OR_RETURN(cache_,
-                        KvCache::Create(*model_->ops, memory.cache_info.arena, {memory.layout}));
+                        KvCache::Create(*model_->ops, memory.cache_info.arena, memory.layouts));
   cache_info_.pages = cache_->pool().TotalPages(LayoutId(0));
-  cache_info_.tokens = cache_info_.pages * cache_info_.block_size;
   MASU_ASSIGN_OR_RETURN(
       runner_, ModelRunner::Create(*model_->model, *model_->ops, *cache_, config_.max_num_seqs));
-  const uint32_t vocab = model_->config.vocab_size;
-  sampler_ = std::make_unique<Sampler>(
-      model_->tokenizer ? std::min(vocab, model_->tokenizer->vocab_size()) : vocab);
+  sampler_ = std::make_unique<Sampler>(SampleableTokens());
   const GoesFirst order{config_.scheduling_policy == SchedulingPolicy::kPriority};
   running_ = Queue(order);
   waiting_ = Queue(order);
@@ -64,6 +61,12 @@ Result<void> EngineImpl::Init() {
   totals_.kv_pages_total = cache_info_.pages;
   stats_ = totals_;
   return {};
+}
+
+// Tokens from there on are padding of the embedding, or of the tokenizer alone.
+uint32_t EngineImpl::SampleableTokens() const {
+  const uint32_t vocab = model_->config.vocab_size;
+  return model_->tokenizer ? std::min(vocab, model_->tokenizer->vocab_size()) : vocab;
 }
 
 // --- callers' side ---
@@ -81,6 +84,19 @@ Result<void> EngineImpl::CheckRequest(const Request& request) const {
     }
   }
   MASU_TRY(request.sampling.Validate(vocab));
+  const auto& allowed = request.sampling.allowed_token_ids;
+  const auto sampleable = static_cast<TokenId>(SampleableTokens());
+  if (!allowed.empty() && *std::min_element(allowed.begin(), allowed.end()) >= sampleable) {
+    return bad("allowed_token_ids",
+               fmt::format("none of the allowed token ids is among the {} that can be sampled",
+                           sampleable));
+  }
+  const uint64_t most_choices = uint64_t{max_queued_} + config_.max_num_seqs;
+  if (request.sampling.n > most_choices) {
+    return bad("n", fmt::format("n is {}, but at most {} choices can run and wait "
+                                "(--max-num-seqs, --max-num-queued-reqs)",
+                                request.sampling.n, most_choices));
+  }
   const uint64_t most = cache_info_.max_model_len;
   const uint64_t prompt = request.prompt.size();
   if (prompt + request.sampling.max_tokens > most) {
@@ -112,6 +128,11 @@ Result<RequestId> EngineImpl::Submit(Request request) {
   if (!state->sampling.ignore_eos && model_->tokenizer) {
     const auto ends = model_->tokenizer->end_of_generation();
     state->stop_tokens.insert(state->stop_tokens.end(), ends.begin(), ends.end());
+    // A tokenizer may know more tokens than the embedding: those never come, and masking them would
+    // write past the row.
+    std::erase_if(state->stop_tokens, [this](TokenId token) {
+      return static_cast<uint32_t>(token) >= model_->config.vocab_size;
+    });
   }
   const uint32_t choices = state->sampling.n;
   for (uint32_t choice = 0; choice < choices; ++choice) {
@@ -145,7 +166,10 @@ Result<RequestId> EngineImpl::Submit(Request request) {
   for (auto& sequence : state->sequences) {
     sequence->seed = seed;
     // Without sharing, pages belong to one choice alone, and their scope says so.
-    sequence->table.scope = state->arrival << 8 | sequence->choice;
+    for (uint32_t g = 0; g < model_->model->kv_groups().size(); ++g) {
+      sequence->tables.push_back(
+          {.layout = LayoutId(g), .scope = state->arrival << 8 | sequence->choice});
+    }
   }
   const RequestId id = state->id;
   inbox_.requests.push_back(std::move(state));
@@ -246,17 +270,41 @@ StepPlan EngineImpl::PlanStep() const {
                          while (next_rank < rank && next != waiting_.end()) ++next, ++next_rank;
                          return next == waiting_.end() ? nullptr : *next;
                        },
-                   .free_pages = cache_->pool().FreePages(LayoutId(0)),
-                   .pages_for =
-                       [&](const Sequence& sequence, uint64_t tokens) {
-                         return cache_->PagesFor(sequence.table.layout, tokens);
-                       }},
+                   .free = cache_->pool().Budget(),
+                   .missing = [this](const Sequence& sequence,
+                                     uint64_t tokens) { return MissingPages(sequence, tokens); },
+                   .held =
+                       [](const Sequence& sequence) {
+                         PageCounts held;
+                         for (const BlockTable& table : sequence.tables)
+                           held.push_back(table.held());
+                         return held;
+                       },
+                   .peak = [this](const Sequence&, uint64_t tokens) { return PeakPages(tokens); }},
                   limits_);
+}
+
+PageCounts EngineImpl::MissingPages(const Sequence& sequence, uint64_t tokens) const {
+  PageCounts missing;
+  for (const BlockTable& table : sequence.tables) {
+    const uint64_t wanted = cache_->PagesFor(table.layout, tokens);
+    missing.push_back(wanted > table.pages.size() ? wanted - table.pages.size() : 0);
+  }
+  return missing;
+}
+
+PageCounts EngineImpl::PeakPages(uint64_t tokens) const {
+  PageCounts peak;
+  const auto groups = model_->model->kv_groups();
+  for (uint32_t g = 0; g < groups.size(); ++g) {
+    peak.push_back(PeakGroupPages(groups[g], cache_info_.block_size, config_, tokens));
+  }
+  return peak;
 }
 
 void EngineImpl::Preempt(Sequence& sequence) {
   running_.erase(&sequence);
-  cache_->Release(sequence.table);
+  for (BlockTable& table : sequence.tables) cache_->Release(table);
   sequence.computed = 0;
   sequence.state = SequenceState::kWaiting;
   ++sequence.preemptions;
@@ -276,7 +324,11 @@ void EngineImpl::Apply(StepPlan& plan) {
   for (Sequence* sequence : plan.preempted) Preempt(*sequence);
   std::erase_if(plan.entries, [&](const StepPlan::Entry& entry) {
     Sequence& sequence = *entry.sequence;
-    if (cache_->Reserve(sequence.table, sequence.computed + entry.tokens)) return false;
+    const bool reserved =
+        std::all_of(sequence.tables.begin(), sequence.tables.end(), [&](BlockTable& table) {
+          return cache_->Reserve(table, sequence.computed + entry.tokens);
+        });
+    if (reserved) return false;
     // The plan counted pages that are not there (a page was quarantined meanwhile): try again next
     // step.
     Preempt(sequence);
@@ -287,16 +339,22 @@ void EngineImpl::Apply(StepPlan& plan) {
 void EngineImpl::CheckPages(StepPlan& plan) {
   std::vector<KvCache::Check> checks;
   for (const StepPlan::Entry& entry : plan.entries) {
-    checks.push_back({&entry.sequence->table, entry.sequence->computed + entry.tokens});
+    for (const BlockTable& table : entry.sequence->tables) {
+      checks.push_back({&table, entry.sequence->computed + entry.tokens});
+    }
   }
-  std::vector<uint32_t> bad = cache_->CheckHeaders(checks);
-  for (size_t i = bad.size(); i > 0; --i) {
-    Sequence& sequence = *plan.entries[bad[i - 1]].sequence;
+  const std::vector<uint32_t> bad = cache_->CheckHeaders(checks);
+  if (bad.empty()) return;
+  const size_t groups = model_->model->kv_groups().size();
+  std::set<Sequence*> victims;
+  for (const uint32_t index : bad) victims.insert(plan.entries[index / groups].sequence);
+  std::erase_if(plan.entries,
+                [&](const StepPlan::Entry& entry) { return victims.contains(entry.sequence); });
+  for (Sequence* sequence : victims) {
     LogError(
         "KV page check failed for request {}: the page is quarantined and the request recomputed",
-        sequence.request->id);
-    plan.entries.erase(plan.entries.begin() + bad[i - 1]);
-    Preempt(sequence);
+        sequence->request->id);
+    Preempt(*sequence);
   }
 }
 
@@ -375,7 +433,7 @@ void EngineImpl::Finish(Sequence& sequence, FinishReason reason, ChoiceUpdate up
 
 void EngineImpl::Retire(Sequence& sequence) {
   (sequence.state == SequenceState::kRunning ? running_ : waiting_).erase(&sequence);
-  cache_->Release(sequence.table);
+  for (BlockTable& table : sequence.tables) cache_->Release(table);
   sequence.state = SequenceState::kFinished;
   --sequence.request->unfinished;
 }
@@ -392,7 +450,9 @@ void EngineImpl::Forget(RequestState& request) {
 void EngineImpl::Commit(const StepPlan& plan) {
   for (const StepPlan::Entry& entry : plan.entries) {
     Sequence& sequence = *entry.sequence;
-    if (sequence.state == SequenceState::kRunning) sequence.computed += entry.tokens;
+    if (sequence.state != SequenceState::kRunning) continue;
+    sequence.computed += entry.tokens;
+    ReturnPassedPages(sequence);
   }
   for (Sequence* sequence : failed_) {
     ChoiceUpdate update;
@@ -413,11 +473,23 @@ void EngineImpl::Commit(const StepPlan& plan) {
   }
 }
 
+// The next token sees positions from computed + 1 - window on.
+void EngineImpl::ReturnPassedPages(Sequence& sequence) {
+  const auto groups = model_->model->kv_groups();
+  for (uint32_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].window == 0 || sequence.computed + 1 <= groups[g].window) continue;
+    cache_->ReturnBefore(sequence.tables[g], sequence.computed + 1 - groups[g].window);
+  }
+}
+
 void EngineImpl::CheckInvariants() const {
 #ifndef NDEBUG
   std::vector<const BlockTable*> tables;
-  for (const Sequence* sequence : running_) tables.push_back(&sequence->table);
-  for (const Sequence* sequence : waiting_) tables.push_back(&sequence->table);
+  for (const Queue* queue : {&running_, &waiting_}) {
+    for (const Sequence* sequence : *queue) {
+      for (const BlockTable& table : sequence->tables) tables.push_back(&table);
+    }
+  }
   for (const std::string& violation : CheckKvInvariants(cache_->pool(), tables)) {
     internal::CheckFailed(__FILE__, __LINE__, violation);
   }

@@ -52,6 +52,7 @@ class EngineImpl final : public Engine {
 
   EngineImpl(std::shared_ptr<LoadedModel> model, const EngineConfig& config);
   Result<void> Init();
+  uint32_t SampleableTokens() const;
   Result<void> CheckRequest(const Request& request) const;
 
   // The parts of a step, in order.
@@ -70,6 +71,9 @@ class EngineImpl final : public Engine {
   void Retire(Sequence& sequence);  // takes a sequence out of its queue and frees its pages
   void Forget(RequestState& request);
   void Preempt(Sequence& sequence);
+  void ReturnPassedPages(Sequence& sequence);
+  PageCounts MissingPages(const Sequence& sequence, uint64_t tokens) const;
+  PageCounts PeakPages(uint64_t tokens) const;
   void CheckInvariants() const;
 
   const EngineConfig config_;

@@ -19,14 +19,68 @@ std::string ScaleName(const KvSide& side) {
                                                                                         : "none";
 }
 
-Result<KvPageLayout> LayoutFor(const ModelConfig& model, KvSide side, uint32_t block_size) {
-  return MakeKvPageLayout({.id = LayoutId(0),
-                           .k = side,
-                           .v = side,
-                           .block_size = block_size,
-                           .num_layers = model.num_layers,
-                           .num_kv_heads = model.num_kv_heads,
-                           .head_dim = model.head_dim});
+Result<std::vector<KvPageLayout>> LayoutsFor(const ModelConfig& model, KvSide side,
+                                             uint32_t block_size) {
+  std::vector<KvPageLayout> layouts;
+  for (const KvGroup& group : KvGroupsOf(model)) {
+    MASU_ASSIGN_OR_RETURN(
+        KvPageLayout layout,
+        MakeKvPageLayout({.id = LayoutId(static_cast<uint32_t>(layouts.size())),
+                          .k = side,
+                          .v = side,
+                          .block_size = block_size,
+                          .num_layers = static_cast<uint32_t>(group.layers.size()),
+                          .num_kv_heads = model.num_kv_heads,
+                          .head_dim = model.head_dim}));
+    layouts.push_back(std::move(layout));
+  }
+  return layouts;
+}
+
+// What an arena holds with one set of layouts.
+struct Capacity {
+  uint64_t bytes_per_token = 0;  // of a request of the longest length
+  uint64_t tokens = 0;           // in requests of that length; all that fit where nothing slides
+  uint64_t longest = 0;          // the longest single request, up to `trained`
+};
+
+Capacity CapacityOf(const ModelConfig& model, const std::vector<KvPageLayout>& layouts,
+                    const EngineConfig& config, Bytes arena, uint64_t trained) {
+  const std::vector<KvGroup> groups = KvGroupsOf(model);
+  const uint32_t block_size = layouts.front().block_size;
+  const auto request_bytes = [&](uint64_t tokens) {
+    uint64_t bytes = 0;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      bytes += PeakGroupPages(groups[g], block_size, config, tokens) * layouts[g].page_bytes;
+    }
+    return bytes;
+  };
+  Capacity capacity;
+  if (groups.size() == 1 && groups[0].window == 0) {
+    capacity.tokens = arena.value / layouts[0].page_bytes * block_size;
+    capacity.longest = std::min(trained, capacity.tokens);
+    capacity.bytes_per_token = layouts[0].bytes_per_token();
+    return capacity;
+  }
+  // Slabs of several page sizes lose a little: leave one page of each free.
+  uint64_t usable = arena.value;
+  for (const KvPageLayout& layout : layouts) usable -= std::min(usable, layout.page_bytes);
+  uint64_t low = 0, high = trained;
+  while (low < high) {
+    const uint64_t middle = (low + high + 1) / 2;
+    if (request_bytes(middle) <= usable) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  capacity.longest = low;
+  if (low == 0) return capacity;
+  capacity.tokens =
+      static_cast<uint64_t>(static_cast<double>(usable) / static_cast<double>(request_bytes(low)) *
+                            static_cast<double>(low));
+  capacity.bytes_per_token = (request_bytes(low) + low - 1) / low;
+  return capacity;
 }
 
 // The arena: what was asked for, or the machine's share less everything else; refused if it is not
@@ -69,32 +123,42 @@ Result<Bytes> ArenaBytes(const LoadedModel& model, const EngineConfig& config) {
   return Bytes{arena};
 }
 
-Result<uint32_t> MaxModelLen(const EngineConfig& config, uint32_t trained, uint64_t tokens) {
+Result<uint32_t> MaxModelLen(const EngineConfig& config, uint32_t trained, uint64_t longest) {
   if (config.max_model_len) {
-    if (*config.max_model_len > tokens) {
-      return InvalidArgument(
-          "--max-model-len {} does not fit: the KV cache holds {} tokens; lower it, or give more "
-          "memory (--kv-cache-memory-bytes) or a smaller --kv-cache-dtype",
-          *config.max_model_len, tokens);
-    }
     if (*config.max_model_len > trained) {
       return InvalidArgument(
           "--max-model-len {} exceeds the {} positions that this model was made for",
           *config.max_model_len, trained);
     }
+    if (*config.max_model_len > longest) {
+      return InvalidArgument(
+          "--max-model-len {} does not fit: the KV cache holds {} tokens; lower it, or give more "
+          "memory (--kv-cache-memory-bytes) or a smaller --kv-cache-dtype",
+          *config.max_model_len, longest);
+    }
     if (*config.max_model_len == 0) return InvalidArgument("--max-model-len must be at least 1");
     return *config.max_model_len;
   }
-  if (tokens < trained) {
+  if (longest < trained) {
     LogWarning("max_model_len is {} instead of the model's {}: the KV cache holds no more tokens",
-               tokens, trained);
+               longest, trained);
   }
-  return static_cast<uint32_t>(std::min<uint64_t>(trained, tokens));
+  return static_cast<uint32_t>(longest);
 }
 
 }  // namespace
 
-Result<KvPageLayout> ConfiguredLayout(const ModelConfig& model, const EngineConfig& config) {
+uint64_t PeakGroupPages(const KvGroup& group, uint32_t block_size, const EngineConfig& config,
+                        uint64_t tokens) {
+  const auto pages = [&](uint64_t count) { return (count + block_size - 1) / block_size; };
+  if (group.window == 0) return pages(tokens);
+  uint64_t chunk = config.max_num_batched_tokens;
+  if (config.max_prefill_chunk > 0) chunk = std::min<uint64_t>(chunk, config.max_prefill_chunk);
+  return std::min(pages(tokens), pages(uint64_t{group.window} + chunk) + 1);
+}
+
+Result<std::vector<KvPageLayout>> ConfiguredLayouts(const ModelConfig& model,
+                                                    const EngineConfig& config) {
   if (config.max_num_seqs == 0) return InvalidArgument("--max-num-seqs must be at least 1");
   if (config.max_num_batched_tokens == 0) {
     return InvalidArgument("--max-num-batched-tokens must be at least 1");
@@ -102,45 +166,48 @@ Result<KvPageLayout> ConfiguredLayout(const ModelConfig& model, const EngineConf
   MASU_ASSIGN_OR_RETURN(const KvEncoding encoding,
                         ParseKvEncoding(config.kv_cache_dtype, model.kv_cache_dtype));
   MASU_ASSIGN_OR_RETURN(const KvSide side, MakeKvSide(encoding, config.kv_scale));
-  return LayoutFor(model, side, config.block_size);
+  return LayoutsFor(model, side, config.block_size);
 }
 
 Result<EngineMemory> PlanEngineMemory(const LoadedModel& model, const EngineConfig& config) {
   EngineMemory memory;
-  MASU_ASSIGN_OR_RETURN(memory.layout, ConfiguredLayout(model.config, config));
-  const KvSide side = memory.layout.layers.front().k;
+  MASU_ASSIGN_OR_RETURN(memory.layouts, ConfiguredLayouts(model.config, config));
+  const KvSide side = memory.layouts.front().layers.front().k;
   MASU_ASSIGN_OR_RETURN(const Bytes arena, ArenaBytes(model, config));
-  const uint64_t pages = arena.value / memory.layout.page_bytes;
-  if (pages == 0) {
+  const Capacity capacity =
+      CapacityOf(model.config, memory.layouts, config, arena, model.config.max_position);
+  if (capacity.longest == 0) {
     return MakeError(
         ErrorCode::kResourceExhausted,
         "a KV cache of {} does not hold one page of {}; give it more with --kv-cache-memory-bytes",
-        FormatBytes(arena), FormatBytes({memory.layout.page_bytes}));
+        FormatBytes(arena), FormatBytes({memory.layouts.front().page_bytes}));
   }
   CacheInfo& info = memory.cache_info;
   info.kv_cache_dtype = KvEncodingName(side.encoding);
   info.kv_scale = ScaleName(side);
   info.arena = arena;
-  info.bytes_per_token = {memory.layout.bytes_per_token()};
+  info.bytes_per_token = {capacity.bytes_per_token};
   info.block_size = config.block_size;
-  info.pages = pages;
-  info.tokens = pages * config.block_size;
+  info.pages = arena.value / memory.layouts.front().page_bytes;
+  info.tokens = capacity.tokens;
   info.recommended_dtype = "int8";
   MASU_ASSIGN_OR_RETURN(info.max_model_len,
-                        MaxModelLen(config, model.config.max_position, info.tokens));
+                        MaxModelLen(config, model.config.max_position, capacity.longest));
   return memory;
 }
 
-std::vector<CapacityRow> CapacityTable(const ModelConfig& model, const CacheInfo& cache) {
+std::vector<CapacityRow> CapacityTable(const ModelConfig& model, const EngineConfig& config,
+                                       const CacheInfo& cache) {
   std::vector<CapacityRow> rows;
   const auto add = [&](KvEncoding encoding, const char* scale) {
     const KvSide side = MakeKvSide(encoding, scale).value();
-    const Result<KvPageLayout> layout = LayoutFor(model, side, cache.block_size);
-    if (!layout.ok()) return;
+    const auto layouts = LayoutsFor(model, side, cache.block_size);
+    if (!layouts.ok()) return;
+    const Capacity capacity = CapacityOf(model, *layouts, config, cache.arena, cache.max_model_len);
     CapacityRow row{.kv_cache_dtype = KvEncodingName(encoding),
                     .kv_scale = ScaleName(side),
-                    .bytes_per_token = layout->bytes_per_token(),
-                    .tokens = cache.arena.value / layout->page_bytes * cache.block_size};
+                    .bytes_per_token = capacity.bytes_per_token,
+                    .tokens = capacity.tokens};
     row.chosen = row.kv_cache_dtype == cache.kv_cache_dtype && row.kv_scale == cache.kv_scale;
     row.recommended = row.kv_cache_dtype == cache.recommended_dtype;
     rows.push_back(std::move(row));

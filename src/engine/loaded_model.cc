@@ -35,6 +35,39 @@ Result<void> CheckPath(const std::string& path) {
   return {};
 }
 
+Result<void> LoadTemplate(const GgufFile& file, LoadedModel& loaded) {
+  MASU_ASSIGN_OR_RETURN(const auto source, file.GetString("tokenizer.chat_template"));
+  if (!source) {
+    loaded.chat_template_error = "the checkpoint has no chat template; use /v1/completions";
+    return {};
+  }
+  auto parsed = ChatTemplate::Parse(*source);
+  if (parsed.ok()) {
+    loaded.chat_template = std::move(parsed).value();
+    return {};
+  }
+  loaded.chat_template_error =
+      "the checkpoint's chat template cannot be used: " + parsed.error().message;
+  LogWarning("{}: {}", loaded.path, loaded.chat_template_error);
+  return {};
+}
+
+Result<void> LoadText(const GgufFile& file, bool needs_tokenizer, LoadedModel& loaded) {
+  auto tokenizer = Tokenizer::FromGguf(file);
+  if (!tokenizer.ok()) {
+    if (needs_tokenizer) return tokenizer.error();
+    return {};
+  }
+  loaded.tokenizer = std::move(tokenizer).value();
+  if (loaded.tokenizer->vocab_size() > loaded.config.vocab_size) {
+    LogWarning(
+        "{}: the tokenizer has {} tokens, the embedding {}; requests with the tokens beyond are "
+        "refused",
+        loaded.path, loaded.tokenizer->vocab_size(), loaded.config.vocab_size);
+  }
+  return LoadTemplate(file, loaded);
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel() = default;
@@ -42,7 +75,8 @@ LoadedModel::~LoadedModel() = default;
 
 Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
                                                        const EngineConfig& config,
-                                                       const Progress& progress) {
+                                                       const Progress& progress,
+                                                       bool needs_tokenizer) {
   const auto report = [&](double fraction, const char* what) {
     if (progress) progress(fraction, what);
   };
@@ -54,7 +88,7 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   loaded->name = std::filesystem::path(path).stem().string();
   MASU_ASSIGN_OR_RETURN(loaded->config, ReadModelConfig(*file));
   MASU_TRY(CheckTensors(*file, loaded->config));
-  if (auto layout = ConfiguredLayout(loaded->config, config); !layout.ok()) return layout.error();
+  if (auto layout = ConfiguredLayouts(loaded->config, config); !layout.ok()) return layout.error();
   MASU_ASSIGN_OR_RETURN(
       loaded->ops,
       CreateOps({.backend = config.backend, .isa = config.isa, .num_threads = config.num_threads}));
@@ -63,24 +97,7 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   loaded->activation_dtype = bf16 ? "bfloat16" : "float32";
 
   report(0.02, "reading the tokenizer");
-  MASU_ASSIGN_OR_RETURN(loaded->tokenizer, Tokenizer::FromGguf(*file));
-  if (loaded->tokenizer->vocab_size() > loaded->config.vocab_size) {
-    LogWarning(
-        "{}: the tokenizer has {} tokens, the embedding {}; requests with the tokens beyond are "
-        "refused",
-        path, loaded->tokenizer->vocab_size(), loaded->config.vocab_size);
-  }
-  MASU_ASSIGN_OR_RETURN(const auto source, file->GetString("tokenizer.chat_template"));
-  if (!source) {
-    loaded->chat_template_error = "the checkpoint has no chat template; use /v1/completions";
-  } else if (auto parsed = ChatTemplate::Parse(*source); parsed.ok()) {
-    loaded->chat_template = std::move(parsed).value();
-  } else {
-    loaded->chat_template_error =
-        "the checkpoint's chat template cannot be used: " + parsed.error().message;
-    LogWarning("{}: {}", path, loaded->chat_template_error);
-  }
-
+  MASU_TRY(LoadText(*file, needs_tokenizer, *loaded));
   const ModelOptions options{.bf16_activations = bf16,
                              .max_rows = config.max_num_batched_tokens,
                              .max_logit_rows = kLogitRows,

@@ -24,11 +24,13 @@ void ModelRunner::Add(const StepPlan::Entry& entry) {
   const uint32_t begin = sequence.computed;
   const uint32_t end = begin + entry.tokens;
   const auto first_row = static_cast<uint32_t>(tokens_.size());
-  sequences_.push_back({.layout = &cache_.pool().layout(sequence.table.layout),
-                        .page_offsets = sequence.table.offsets.data(),
-                        .first_row = first_row,
-                        .rows = entry.tokens,
-                        .kv_length = end});
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    groups_[g].push_back({.layout = &cache_.pool().layout(sequence.tables[g].layout),
+                          .page_offsets = sequence.tables[g].offsets.data(),
+                          .first_row = first_row,
+                          .rows = entry.tokens,
+                          .kv_length = end});
+  }
   const RequestState& request = *sequence.request;
   for (uint32_t position = begin; position < end; ++position) {
     tokens_.push_back(sequence.tokens[position]);
@@ -48,15 +50,14 @@ void ModelRunner::Run(std::span<const StepPlan::Entry> entries, const Consumer& 
   const auto start = std::chrono::steady_clock::now();
   tokens_.clear();
   positions_.clear();
-  sequences_.clear();
+  groups_.resize(model_.kv_groups().size());
+  for (auto& group : groups_) group.clear();
   wanted_.clear();
   rows_.clear();
   for (const StepPlan::Entry& entry : entries) Add(entry);
-  model_.Forward({.tokens = tokens_,
-                  .positions = positions_,
-                  .sequences = sequences_,
-                  .arena = &cache_.arena()},
-                 wanted_, hidden_.floats());
+  model_.Forward(
+      {.tokens = tokens_, .positions = positions_, .groups = groups_, .arena = &cache_.arena()},
+      wanted_, hidden_.floats());
   const uint32_t vocab = model_.config().vocab_size;
   const uint32_t hidden = model_.config().hidden_size;
   double consuming = 0;

@@ -41,7 +41,7 @@ class ModelRunner {
   KvCache& cache_;
   std::vector<TokenId> tokens_;
   std::vector<int32_t> positions_;
-  std::vector<AttentionSequence> sequences_;
+  std::vector<std::vector<AttentionSequence>> groups_;  // per KV group
   std::vector<uint32_t> wanted_;
   std::vector<Row> rows_;
   std::vector<RowStats> stats_;

@@ -10,6 +10,9 @@ namespace masu {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+// Temperatures below this are greedy (as in vLLM): all but exact ties would be anyway, and
+// divisions by them leave the range of float.
+constexpr float kGreedyBelow = 1e-5f;
 
 bool NeedsAdjustment(const SamplingContext& context) {
   const SamplingParams& params = context.params;
@@ -102,14 +105,14 @@ void Sampler::KeepTopP(double top_p) {
   }
 }
 
-TokenId Sampler::Draw(const SamplingContext& context) {
+// `top` is the largest logit of the row. Candidates are taken relative to it, so that no division
+// overflows.
+TokenId Sampler::Draw(const SamplingContext& context, float top) {
   const SamplingParams& params = context.params;
   candidates_.clear();
-  float top = kMinusInfinity;
-  for (uint32_t i = 0; i < sampleable_; ++i) top = std::max(top, row_[i] / params.temperature);
-  const float floor = params.min_p > 0 ? top + std::log(params.min_p) : kMinusInfinity;
+  const float floor = params.min_p > 0 ? std::log(params.min_p) : kMinusInfinity;
   for (uint32_t i = 0; i < sampleable_; ++i) {
-    const float logit = row_[i] / params.temperature;
+    const float logit = (row_[i] - top) / params.temperature;
     if (logit >= floor && logit > kMinusInfinity)
       candidates_.push_back({logit, static_cast<TokenId>(i)});
   }
@@ -121,7 +124,7 @@ TokenId Sampler::Draw(const SamplingContext& context) {
   weights_.clear();
   double total = 0;
   for (const Candidate& candidate : candidates_) {
-    weights_.push_back(std::exp(static_cast<double>(candidate.logit) - top));
+    weights_.push_back(std::exp(static_cast<double>(candidate.logit)));
     total += weights_.back();
   }
   double left = UniformDraw(context.seed, context.choice, context.position) * total;
@@ -132,20 +135,26 @@ TokenId Sampler::Draw(const SamplingContext& context) {
   return candidates_.back().token;  // rounding in the last sum
 }
 
+// The answer left when everything is masked, as by allowed ids that min_tokens forbids.
+TokenId Sampler::LowestAllowed(const SamplingParams& params) const {
+  TokenId lowest = static_cast<TokenId>(sampleable_);
+  for (const TokenId token : params.allowed_token_ids) lowest = std::min(lowest, token);
+  return lowest < static_cast<TokenId>(sampleable_) ? lowest : 0;
+}
+
 TokenId Sampler::Sample(std::span<const float> logits, const RowStats& stats,
                         const SamplingContext& context) {
   const bool adjust = NeedsAdjustment(context);
-  if (context.params.temperature == 0 && !adjust && stats.argmax < sampleable_) {
+  const bool greedy = context.params.temperature < kGreedyBelow;
+  if (greedy && !adjust && stats.argmax < sampleable_) {
     return static_cast<TokenId>(stats.argmax);
   }
   row_.assign(logits.begin(), logits.end());
   if (adjust) Adjust(context);
   const auto best = std::max_element(row_.begin(), row_.begin() + sampleable_);
-  // Everything masked (say, allowed ids that min_tokens forbids): the first allowed token is the
-  // honest answer left.
-  if (context.params.temperature == 0 || *best == kMinusInfinity)
-    return static_cast<TokenId>(best - row_.begin());
-  return Draw(context);
+  if (*best == kMinusInfinity) return LowestAllowed(context.params);
+  if (greedy) return static_cast<TokenId>(best - row_.begin());
+  return Draw(context, *best);
 }
 
 TokenOutput DescribeToken(std::span<const float> logits, const RowStats& stats, TokenId token,

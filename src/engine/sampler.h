@@ -40,7 +40,8 @@ class Sampler {
   };
   void Adjust(const SamplingContext& context);
   void Penalize(const SamplingContext& context);
-  TokenId Draw(const SamplingContext& context);
+  TokenId Draw(const SamplingContext& context, float top);
+  TokenId LowestAllowed(const SamplingParams& params) const;
   void KeepTopK(uint32_t k);
   void KeepTopP(double top_p);
 

@@ -13,7 +13,7 @@ namespace masu {
 
 struct SamplingParams {
   uint32_t n = 1;                          // choices
-  float temperature = 1.0f;                // 0: greedy, ties go to the lowest token id
+  float temperature = 1.0f;                // 0 (or below 1e-5): greedy, ties go to the lowest id
   uint32_t top_k = 0;                      // 0: off
   float top_p = 1.0f;                      // (0, 1]
   float min_p = 0.0f;                      // [0, 1]

@@ -8,10 +8,7 @@ namespace {
 class Planner {
  public:
   Planner(const SchedulerView& view, const SchedulerLimits& limits)
-      : view_(view),
-        limits_(limits),
-        budget_(limits.max_num_batched_tokens),
-        free_(view.free_pages) {}
+      : view_(view), limits_(limits), budget_(limits.max_num_batched_tokens), free_(view.free) {}
 
   StepPlan Run() {
     // Decodes first: a long prompt must not hold up answers that are being read.
@@ -38,23 +35,17 @@ class Planner {
     return chunk;
   }
 
-  uint64_t MissingPages(const Sequence& sequence, uint64_t tokens) const {
-    const uint64_t needed = view_.pages_for(sequence, tokens);
-    const uint64_t held = sequence.table.pages.size();
-    return needed > held ? needed - held : 0;
-  }
-
   void Extend(Sequence* sequence) {
     if (IsPreempted(sequence)) return;
     const uint32_t chunk = Chunk(*sequence);
     if (chunk == 0) return;
-    const uint64_t missing = MissingPages(*sequence, sequence->computed + chunk);
-    while (missing > free_) {
+    const PageCounts missing = view_.missing(*sequence, sequence->computed + chunk);
+    while (!free_.Fits(missing)) {
       Sequence* victim = Victim();
       Preempt(victim);
       if (victim == sequence) return;
     }
-    free_ -= missing;
+    free_.Take(missing);
     budget_ -= chunk;
     plan_.entries.push_back({sequence, chunk});
   }
@@ -70,44 +61,50 @@ class Planner {
 
   void Preempt(Sequence* victim) {
     plan_.preempted.push_back(victim);
-    free_ += victim->table.pages.size();
+    free_.Give(view_.held(*victim));
     // It may have a place in this plan already, with pages promised beyond those it holds.
     const auto entry = std::find_if(plan_.entries.begin(), plan_.entries.end(),
                                     [&](const StepPlan::Entry& e) { return e.sequence == victim; });
     if (entry == plan_.entries.end()) return;
-    free_ += MissingPages(*victim, victim->computed + entry->tokens);
+    free_.Give(view_.missing(*victim, victim->computed + entry->tokens));
     budget_ += entry->tokens;
     plan_.entries.erase(entry);
   }
 
-  // Pages that running prefills will still take for the tokens they are known to have.
-  uint64_t PromisedPages() const {
-    uint64_t promised = 0;
-    for (const Sequence* sequence : view_.running)
-      promised += MissingPages(*sequence, sequence->tokens.size());
-    for (const StepPlan::Entry& entry : plan_.entries) {
-      promised -= MissingPages(*entry.sequence, entry.sequence->computed + entry.tokens);
+  // Pages that running prefills will still take for the tokens they are known to have, beyond this
+  // plan.
+  PageCounts PromisedPages() const {
+    PageCounts promised;
+    for (const Sequence* sequence : view_.running) {
+      PageCounts more = view_.peak(*sequence, sequence->tokens.size());
+      PageCounts has = view_.held(*sequence);
+      for (const StepPlan::Entry& entry : plan_.entries) {
+        if (entry.sequence == sequence)
+          AddPages(has, view_.missing(*sequence, sequence->computed + entry.tokens));
+      }
+      for (size_t i = 0; i < more.size(); ++i) more[i] -= std::min(more[i], has[i]);
+      AddPages(promised, more);
     }
     return promised;
   }
 
   // In strict order: nobody overtakes the first that does not fit, so that it cannot starve.
   void Admit() {
-    const uint64_t promised = PromisedPages();
-    uint64_t available = free_ > promised ? free_ - promised : 0;
+    PageCounts promised = PromisedPages();
     for (uint32_t rank = 0;; ++rank) {
       Sequence* sequence = view_.waiting(rank);
       if (sequence == nullptr) return;
-      const uint64_t needed = view_.pages_for(*sequence, sequence->tokens.size());
+      PageCounts wanted = view_.peak(*sequence, sequence->tokens.size());
+      AddPages(wanted, promised);
       const uint32_t chunk = Chunk(*sequence);
       if (view_.running.size() + plan_.admitted >= limits_.max_num_seqs) {
         plan_.blocked = StepPlan::Blocked::kSeats;
-      } else if (needed > available) {
+      } else if (!free_.Fits(wanted)) {
         plan_.blocked = StepPlan::Blocked::kPages;
       } else if (chunk == 0) {
         plan_.blocked = StepPlan::Blocked::kTokens;
       } else {
-        available -= needed;
+        promised = std::move(wanted);  // this one's pages are promised from now on
         budget_ -= chunk;
         plan_.entries.push_back({sequence, chunk});
         ++plan_.admitted;
@@ -120,7 +117,7 @@ class Planner {
   const SchedulerView& view_;
   const SchedulerLimits& limits_;
   uint32_t budget_;
-  uint64_t free_;
+  PageBudget free_;
   StepPlan plan_;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/sequence.h"
+#include "kv/page_budget.h"
 
 namespace masu {
 
@@ -24,9 +25,13 @@ struct SchedulerView {
   // The waiting sequence of rank i, or null at the end; only as many are looked at as may be
   // admitted.
   std::function<Sequence*(uint32_t)> waiting;
-  uint64_t free_pages = 0;
-  std::function<uint64_t(const Sequence&, uint64_t tokens)>
-      pages_for;  // pages that hold so many of its tokens
+  PageBudget free;
+  // Pages that a sequence lacks to hold so many of its tokens, and those it holds.
+  std::function<PageCounts(const Sequence&, uint64_t tokens)> missing;
+  std::function<PageCounts(const Sequence&)> held;
+  // The most pages that a sequence of so many tokens will hold at once: less than all where windows
+  // give pages back.
+  std::function<PageCounts(const Sequence&, uint64_t tokens)> peak;
 };
 
 struct StepPlan {

@@ -23,9 +23,9 @@ struct Sequence {
   uint32_t choice = 0;
   uint64_t seed = 0;
   SequenceState state = SequenceState::kWaiting;
-  std::vector<TokenId> tokens;  // prompt, then generated
-  uint32_t computed = 0;        // leading tokens whose K and V are in pages
-  BlockTable table;
+  std::vector<TokenId> tokens;     // prompt, then generated
+  uint32_t computed = 0;           // leading tokens whose K and V are in pages
+  std::vector<BlockTable> tables;  // per KV group
   uint32_t preemptions = 0;
   std::unordered_map<TokenId, uint32_t> generated_counts;
   std::vector<TokenOutput> prompt_logprobs;  // so far; sent with the first token

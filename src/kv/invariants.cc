@@ -31,7 +31,7 @@ class Checker {
     for (size_t t = 0; t < tables_.size(); ++t) {
       const BlockTable& table = *tables_[t];
       const uint32_t block_size = pool_.layout(table.layout).block_size;
-      for (size_t i = 0; i < table.pages.size(); ++i) {
+      for (size_t i = table.returned; i < table.pages.size(); ++i) {
         const PageExpectation& entry = table.pages[i];
         if (entry.page >= snapshot_.pages.size()) {
           Violation("table {} entry {}: page {} does not exist", t, i, entry.page);

@@ -53,10 +53,10 @@ bool KvCache::Reserve(BlockTable& table, uint32_t tokens) {
   return true;
 }
 
-void KvCache::Release(BlockTable& table) {
+void KvCache::Free(const BlockTable& table, size_t begin, size_t end) {
   std::vector<PageExpectation> freed;
   const uint64_t page_bytes = pool_.layout(table.layout).page_bytes;
-  for (size_t i = 0; i < table.pages.size(); ++i) {
+  for (size_t i = begin; i < end; ++i) {
     if (!pool_.Release(PageId(table.pages[i].page))) continue;
     freed.push_back({table.pages[i].page, PageHeader{}});
     if (kPoisonFreedPages) ops_.PoisonPage(*arena_, table.offsets[i], page_bytes);
@@ -64,8 +64,21 @@ void KvCache::Release(BlockTable& table) {
   // A freed page's header is void, so that a stale block table is caught even before the page has a
   // new owner.
   if (!freed.empty()) ops_.WritePageHeaders(*arena_, freed);
+}
+
+void KvCache::ReturnBefore(BlockTable& table, uint32_t position) {
+  const size_t end =
+      std::min<size_t>(position / pool_.layout(table.layout).block_size, table.pages.size());
+  if (end <= table.returned) return;
+  Free(table, table.returned, end);
+  table.returned = end;
+}
+
+void KvCache::Release(BlockTable& table) {
+  Free(table, table.returned, table.pages.size());
   table.pages.clear();
   table.offsets.clear();
+  table.returned = 0;
 }
 
 std::vector<uint32_t> KvCache::CheckHeaders(std::span<const Check> checks) {
@@ -75,7 +88,8 @@ std::vector<uint32_t> KvCache::CheckHeaders(std::span<const Check> checks) {
     const BlockTable& table = *checks[i].table;
     const uint64_t count = PagesFor(table.layout, checks[i].tokens);
     MASU_CHECK_LE(count, table.pages.size());
-    expected_.insert(expected_.end(), table.pages.begin(),
+    expected_.insert(expected_.end(),
+                     table.pages.begin() + static_cast<std::ptrdiff_t>(table.returned),
                      table.pages.begin() + static_cast<std::ptrdiff_t>(count));
     owners_.resize(expected_.size(), i);
   }

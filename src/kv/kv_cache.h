@@ -17,8 +17,11 @@ namespace masu {
 struct BlockTable {
   LayoutId layout;
   uint64_t scope = 0;
-  std::vector<PageExpectation> pages;
-  std::vector<uint64_t> offsets;  // of the same pages, for kernels
+  std::vector<PageExpectation> pages = {};
+  std::vector<uint64_t> offsets = {};  // of the same pages, for kernels
+  size_t returned = 0;  // leading pages that left a sliding window and were given back
+
+  uint64_t held() const { return pages.size() - returned; }
 };
 
 class KvCache {
@@ -28,6 +31,8 @@ class KvCache {
 
   // Extends the table to hold `tokens`. All or nothing; false if pages are lacking.
   bool Reserve(BlockTable& table, uint32_t tokens);
+  // Gives back pages whose tokens all lie before `position`; their entries stay as placeholders.
+  void ReturnBefore(BlockTable& table, uint32_t position);
   // Gives all pages back; the table is empty then.
   void Release(BlockTable& table);
 
@@ -47,6 +52,7 @@ class KvCache {
   uint64_t mismatches() const { return mismatches_; }
 
  private:
+  void Free(const BlockTable& table, size_t begin, size_t end);
   KvCache(Ops& ops, std::unique_ptr<KvArena> arena, PagePool pool, uint64_t bytes)
       : ops_(ops), arena_(std::move(arena)), pool_(std::move(pool)), arena_bytes_(bytes) {}
 

@@ -101,7 +101,8 @@ void PagePool::ReturnPage(PageId id) {
 }
 
 void PagePool::Quarantine(PageId id) {
-  // A corrupt block table may name any page: one that does not exist or is free has no contents to distrust.
+  // A corrupt block table may name any page: one that does not exist or is free has no contents to
+  // distrust.
   if (id.value() >= pages_.size() || pages_[id.value()].references == 0) return;
   Page& page = pages_[id.value()];
   if (!page.quarantined) ++quarantined_pages_;
@@ -121,6 +122,10 @@ uint64_t PagePool::FreePages(LayoutId layout) const {
 
 uint64_t PagePool::TotalPages(LayoutId layout) const {
   return uint64_t{geometry_.num_slabs} * geometry_.pages_per_slab[layout.value()];
+}
+
+PageBudget PagePool::Budget() const {
+  return PageBudget(free_pages_, stock_.size(), geometry_.pages_per_slab);
 }
 
 PoolSnapshot PagePool::Snapshot() const {

@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/typed_id.h"
 #include "base/units.h"
+#include "kv/page_budget.h"
 #include "kv/slab_geometry.h"
 #include "ops/kv_layout.h"
 #include "ops/page_header.h"
@@ -60,6 +61,7 @@ class PagePool {
   // How many more pages of a layout could be allocated now, and how many the whole arena holds.
   uint64_t FreePages(LayoutId layout) const;
   uint64_t TotalPages(LayoutId layout) const;
+  PageBudget Budget() const;
   uint64_t used_pages() const { return used_pages_; }
   uint64_t used_bytes() const { return used_bytes_; }
   uint64_t quarantined_pages() const { return quarantined_pages_; }

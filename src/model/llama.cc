@@ -65,6 +65,15 @@ class Llama::Loader {
     return values;
   }
 
+  Result<Projection> Linear(const std::string& name, bool has_bias) {
+    Projection projection;
+    MASU_ASSIGN_OR_RETURN(projection.weight, Matrix(name + ".weight"));
+    if (has_bias) {
+      MASU_ASSIGN_OR_RETURN(projection.bias, Vector(name + ".bias"));
+    }
+    return projection;
+  }
+
   uint64_t bytes() const { return bytes_; }
 
  private:
@@ -105,14 +114,18 @@ Result<std::unique_ptr<Model>> Llama::Build(const GgufFile& file, const ModelCon
     const std::string prefix = fmt::format("blk.{}.", i);
     Layer layer;
     MASU_ASSIGN_OR_RETURN(layer.attention_norm, loader.Vector(prefix + "attn_norm.weight"));
-    MASU_ASSIGN_OR_RETURN(layer.q, loader.Matrix(prefix + "attn_q.weight"));
-    MASU_ASSIGN_OR_RETURN(layer.k, loader.Matrix(prefix + "attn_k.weight"));
-    MASU_ASSIGN_OR_RETURN(layer.v, loader.Matrix(prefix + "attn_v.weight"));
-    MASU_ASSIGN_OR_RETURN(layer.output, loader.Matrix(prefix + "attn_output.weight"));
+    MASU_ASSIGN_OR_RETURN(layer.q, loader.Linear(prefix + "attn_q", config.qkv_bias));
+    MASU_ASSIGN_OR_RETURN(layer.k, loader.Linear(prefix + "attn_k", config.qkv_bias));
+    MASU_ASSIGN_OR_RETURN(layer.v, loader.Linear(prefix + "attn_v", config.qkv_bias));
+    MASU_ASSIGN_OR_RETURN(layer.output, loader.Linear(prefix + "attn_output", config.output_bias));
+    if (config.qk_norm) {
+      MASU_ASSIGN_OR_RETURN(layer.q_norm, loader.Vector(prefix + "attn_q_norm.weight"));
+      MASU_ASSIGN_OR_RETURN(layer.k_norm, loader.Vector(prefix + "attn_k_norm.weight"));
+    }
     MASU_ASSIGN_OR_RETURN(layer.feed_forward_norm, loader.Vector(prefix + "ffn_norm.weight"));
-    MASU_ASSIGN_OR_RETURN(layer.gate, loader.Matrix(prefix + "ffn_gate.weight"));
-    MASU_ASSIGN_OR_RETURN(layer.up, loader.Matrix(prefix + "ffn_up.weight"));
-    MASU_ASSIGN_OR_RETURN(layer.down, loader.Matrix(prefix + "ffn_down.weight"));
+    MASU_ASSIGN_OR_RETURN(layer.gate, loader.Linear(prefix + "ffn_gate", config.mlp_bias));
+    MASU_ASSIGN_OR_RETURN(layer.up, loader.Linear(prefix + "ffn_up", config.mlp_bias));
+    MASU_ASSIGN_OR_RETURN(layer.down, loader.Linear(prefix + "ffn_down", config.mlp_bias));
     model->layers_.push_back(std::move(layer));
   }
   MASU_ASSIGN_OR_RETURN(model->final_norm_, loader.Vector("output_norm.weight"));
@@ -120,6 +133,8 @@ Result<std::unique_ptr<Model>> Llama::Build(const GgufFile& file, const ModelCon
     MASU_ASSIGN_OR_RETURN(model->head_, loader.Matrix("output.weight"));
   }
   model->weight_bytes_ = loader.bytes();
+  model->groups_ = KvGroupsOf(config);
+  model->PlaceInGroups();
   model->rope_ =
       RopeTable(config, options.max_position == 0 ? config.max_position : options.max_position);
   const uint64_t rows = options.max_rows * sizeof(float);
@@ -136,8 +151,48 @@ Result<std::unique_ptr<Model>> Llama::Build(const GgufFile& file, const ModelCon
   return std::unique_ptr<Model>(std::move(model));
 }
 
-void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index) {
-  const Layer& layer = layers_[layer_index];
+void Llama::PlaceInGroups() {
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    for (uint32_t i = 0; i < groups_[g].layers.size(); ++i) {
+      layers_[groups_[g].layers[i]].group = g;
+      layers_[groups_[g].layers[i]].index_in_group = i;
+    }
+  }
+}
+
+namespace {
+
+LinearArgs Product(const PackedWeight& weight, const std::vector<float>& bias, const float* x,
+                   uint32_t rows, float* y, size_t y_stride) {
+  return {.weight = &weight,
+          .x = x,
+          .x_stride = weight.inputs(),
+          .rows = rows,
+          .y = y,
+          .y_stride = y_stride,
+          .bias = bias.empty() ? nullptr : bias.data()};
+}
+
+}  // namespace
+
+// RMS norm of every head, in place. Heads of a row are neighbours, rows are apart: one call per
+// row.
+void Llama::NormHeads(const std::vector<float>& norm, float* x, uint32_t heads, uint32_t rows) {
+  if (norm.empty()) return;
+  const size_t stride = size_t{config_.num_heads + 2 * config_.num_kv_heads} * config_.head_dim;
+  for (uint32_t r = 0; r < rows; ++r) {
+    float* row = x + r * stride;
+    ops_.RmsNorm({.x = row,
+                  .weight = norm.data(),
+                  .out = row,
+                  .rows = heads,
+                  .size = config_.head_dim,
+                  .eps = config_.rms_norm_eps,
+                  .round_to_bf16 = false});
+  }
+}
+
+void Llama::Attention(const ForwardBatch& batch, const Layer& layer) {
   const auto rows = static_cast<uint32_t>(batch.tokens.size());
   const uint32_t q_size = config_.num_heads * config_.head_dim;
   const uint32_t kv_size = config_.num_kv_heads * config_.head_dim;
@@ -154,17 +209,13 @@ void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index) {
                 .size = config_.hidden_size,
                 .eps = config_.rms_norm_eps,
                 .round_to_bf16 = options_.bf16_activations});
-  const auto project = [&](const PackedWeight& weight, float* out) {
-    return LinearArgs{.weight = &weight,
-                      .x = normed,
-                      .x_stride = config_.hidden_size,
-                      .rows = rows,
-                      .y = out,
-                      .y_stride = stride};
-  };
-  const LinearArgs projections[] = {project(*layer.q, q), project(*layer.k, k),
-                                    project(*layer.v, v)};
+  const LinearArgs projections[] = {
+      Product(*layer.q.weight, layer.q.bias, normed, rows, q, stride),
+      Product(*layer.k.weight, layer.k.bias, normed, rows, k, stride),
+      Product(*layer.v.weight, layer.v.bias, normed, rows, v, stride)};
   ops_.Linear(projections);
+  NormHeads(layer.q_norm, q, config_.num_heads, rows);
+  NormHeads(layer.k_norm, k, config_.num_kv_heads, rows);
   for (const auto& [x, heads] :
        {std::pair(q, config_.num_heads), std::pair(k, config_.num_kv_heads)}) {
     ops_.Rope({.x = x,
@@ -176,38 +227,34 @@ void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index) {
                .head_dim = config_.head_dim,
                .adjacent_pairs = config_.rope_pairing == RopePairing::kAdjacent});
   }
-  const auto num_sequences = static_cast<uint32_t>(batch.sequences.size());
+  const std::vector<AttentionSequence>& sequences = batch.groups[layer.group];
+  const auto num_sequences = static_cast<uint32_t>(sequences.size());
   ops_.KvWrite({.arena = batch.arena,
-                .sequences = batch.sequences.data(),
+                .sequences = sequences.data(),
                 .num_sequences = num_sequences,
-                .layer = layer_index,
+                .layer = layer.index_in_group,
                 .k = k,
                 .v = v,
                 .row_stride = stride});
   ops_.Attention({.arena = batch.arena,
-                  .sequences = batch.sequences.data(),
+                  .sequences = sequences.data(),
                   .num_sequences = num_sequences,
-                  .layer = layer_index,
+                  .layer = layer.index_in_group,
                   .num_heads = config_.num_heads,
+                  .window = groups_[layer.group].window,
                   .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
                   .q = q,
                   .q_stride = stride,
                   .out = normed,
                   .out_stride = q_size,
                   .round_to_bf16 = options_.bf16_activations});
-  const LinearArgs output{.weight = layer.output.get(),
-                          .x = normed,
-                          .x_stride = q_size,
-                          .rows = rows,
-                          .y = residual,
-                          .y_stride = config_.hidden_size,
-                          .bias = nullptr,
-                          .accumulate = true};
+  LinearArgs output =
+      Product(*layer.output.weight, layer.output.bias, normed, rows, residual, config_.hidden_size);
+  output.accumulate = true;
   ops_.Linear({&output, 1});
 }
 
 void Llama::FeedForward(const Layer& layer, uint32_t rows) {
-  const uint32_t hidden = config_.hidden_size;
   const uint32_t size = config_.intermediate_size;
   float* normed = normed_.floats();
   float* gate_up = gate_up_.floats();
@@ -215,35 +262,22 @@ void Llama::FeedForward(const Layer& layer, uint32_t rows) {
                 .weight = layer.feed_forward_norm.data(),
                 .out = normed,
                 .rows = rows,
-                .size = hidden,
+                .size = config_.hidden_size,
                 .eps = config_.rms_norm_eps,
                 .round_to_bf16 = options_.bf16_activations});
-  const LinearArgs products[] = {{.weight = layer.gate.get(),
-                                  .x = normed,
-                                  .x_stride = hidden,
-                                  .rows = rows,
-                                  .y = gate_up,
-                                  .y_stride = 2 * size_t{size}},
-                                 {.weight = layer.up.get(),
-                                  .x = normed,
-                                  .x_stride = hidden,
-                                  .rows = rows,
-                                  .y = gate_up + size,
-                                  .y_stride = 2 * size_t{size}}};
+  const size_t stride = 2 * size_t{size};
+  const LinearArgs products[] = {
+      Product(*layer.gate.weight, layer.gate.bias, normed, rows, gate_up, stride),
+      Product(*layer.up.weight, layer.up.bias, normed, rows, gate_up + size, stride)};
   ops_.Linear(products);
   ops_.SiluMul({.gate_up = gate_up,
                 .out = product_.floats(),
                 .rows = rows,
                 .size = size,
                 .round_to_bf16 = options_.bf16_activations});
-  const LinearArgs down{.weight = layer.down.get(),
-                        .x = product_.floats(),
-                        .x_stride = size,
-                        .rows = rows,
-                        .y = residual_.floats(),
-                        .y_stride = hidden,
-                        .bias = nullptr,
-                        .accumulate = true};
+  LinearArgs down = Product(*layer.down.weight, layer.down.bias, product_.floats(), rows,
+                            residual_.floats(), config_.hidden_size);
+  down.accumulate = true;
   ops_.Linear({&down, 1});
 }
 
@@ -256,7 +290,7 @@ void Llama::Forward(const ForwardBatch& batch, std::span<const uint32_t> wanted,
                   .out = residual_.floats(),
                   .rows = rows});
   for (uint32_t i = 0; i < config_.num_layers; ++i) {
-    Attention(batch, i);
+    Attention(batch, layers_[i]);
     FeedForward(layers_[i], rows);
   }
   // Gather the wanted rows first: normalising all of them would be work for nothing.

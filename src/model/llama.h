@@ -1,6 +1,6 @@
-// The Llama graph (Llama 1-3, Mistral without a window, SmolLM2): pre-norm blocks of grouped-query
-// attention with rotary positions and a SwiGLU feed-forward network (Touvron et al. 2023,
-// arXiv:2302.13971).
+// The Llama graph and its close relatives (Llama 1-3, SmolLM2, Mistral, Qwen2, Qwen3): pre-norm
+// blocks of grouped-query attention with rotary positions and a SwiGLU feed-forward network
+// (Touvron et al. 2023, arXiv:2302.13971).
 #pragma once
 
 #include <memory>
@@ -18,6 +18,7 @@ class Llama final : public Model {
                                               const ModelProgress& progress);
 
   const ModelConfig& config() const override { return config_; }
+  std::span<const KvGroup> kv_groups() const override { return groups_; }
   Bytes weight_bytes() const override { return {weight_bytes_}; }
   Bytes activation_bytes() const override { return ActivationBytes(config_, options_); }
   uint32_t max_rows() const override { return options_.max_rows; }
@@ -26,19 +27,28 @@ class Llama final : public Model {
   void Logits(const float* hidden, uint32_t rows, float* logits) override;
 
  private:
+  struct Projection {
+    std::unique_ptr<PackedWeight> weight;
+    std::vector<float> bias;  // empty if the model has none
+  };
   struct Layer {
-    std::vector<float> attention_norm;       // [hidden]
-    std::unique_ptr<PackedWeight> q, k, v;   // [heads * head_dim | kv_heads * head_dim, hidden]
-    std::unique_ptr<PackedWeight> output;    // [hidden, heads * head_dim]
-    std::vector<float> feed_forward_norm;    // [hidden]
-    std::unique_ptr<PackedWeight> gate, up;  // [intermediate, hidden]
-    std::unique_ptr<PackedWeight> down;      // [hidden, intermediate]
+    std::vector<float> attention_norm;     // [hidden]
+    Projection q, k, v;                    // [heads * head_dim | kv_heads * head_dim, hidden]
+    std::vector<float> q_norm, k_norm;     // [head_dim], empty if the model has none
+    Projection output;                     // [hidden, heads * head_dim]
+    std::vector<float> feed_forward_norm;  // [hidden]
+    Projection gate, up;                   // [intermediate, hidden]
+    Projection down;                       // [hidden, intermediate]
+    uint32_t group = 0;                    // the KV group it belongs to,
+    uint32_t index_in_group = 0;           // and which layer of that group's pages it is
   };
   class Loader;
 
   Llama(const ModelConfig& config, Ops& ops, const ModelOptions& options)
       : config_(config), options_(options), ops_(ops) {}
-  void Attention(const ForwardBatch& batch, uint32_t layer_index);
+  void PlaceInGroups();
+  void Attention(const ForwardBatch& batch, const Layer& layer);
+  void NormHeads(const std::vector<float>& norm, float* x, uint32_t heads, uint32_t rows);
   void FeedForward(const Layer& layer, uint32_t rows);
 
   ModelConfig config_;
@@ -48,6 +58,7 @@ class Llama final : public Model {
   std::unique_ptr<PackedWeight> head_;       // [vocab, hidden]; null: the embedding is used
   std::vector<float> final_norm_;            // [hidden]
   std::vector<Layer> layers_;
+  std::vector<KvGroup> groups_;
   std::vector<float> rope_;  // RopeTable
   uint64_t weight_bytes_ = 0;
   // Activations of one step, [max_rows, ...].

@@ -6,20 +6,23 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/result.h"
 #include "base/units.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/model_config.h"
+#include "model/kv_groups.h"
 #include "ops/ops.h"
 
 namespace masu {
 
 // The tokens of one step, sequence after sequence.
 struct ForwardBatch {
-  std::span<const TokenId> tokens;               // [rows]
-  std::span<const int32_t> positions;            // [rows]
-  std::span<const AttentionSequence> sequences;  // cover the rows in order
+  std::span<const TokenId> tokens;     // [rows]
+  std::span<const int32_t> positions;  // [rows]
+  // Per KV group: the same sequences in order, each with its pages of that group.
+  std::span<const std::vector<AttentionSequence>> groups;
   KvArena* arena = nullptr;
 };
 
@@ -35,6 +38,7 @@ class Model {
   virtual ~Model() = default;
 
   virtual const ModelConfig& config() const = 0;
+  virtual std::span<const KvGroup> kv_groups() const = 0;
   virtual Bytes weight_bytes() const = 0;
   virtual Bytes activation_bytes() const = 0;
   virtual uint32_t max_rows() const = 0;

@@ -42,7 +42,10 @@ struct AttentionArgs {
   const AttentionSequence* sequences = nullptr;
   uint32_t num_sequences = 0;
   uint32_t layer = 0;
-  uint32_t num_heads = 0;    // query heads, a multiple of the layout's kv heads
+  uint32_t num_heads = 0;  // query heads, a multiple of the layout's kv heads
+  // A token sees itself and the window - 1 tokens before it; 0: all before it. Pages that end
+  // before every row's window are not read: they may be somebody else's by now.
+  uint32_t window = 0;
   float scale = 1.0f;        // of the scores, usually 1 / sqrt(head_dim)
   const float* q = nullptr;  // [step rows, num_heads, head_dim], rows q_stride apart
   size_t q_stride = 0;

@@ -5,32 +5,31 @@
 #include <vector>
 
 #include "base/check.h"
+#include "engine/engine_memory.h"
 #include "model/model.h"
 
 namespace masu {
 
 Result<std::unique_ptr<ScoringSession>> ScoringSession::Create(LoadedModel& model,
                                                                const ScoringOptions& options) {
-  MASU_ASSIGN_OR_RETURN(const KvEncoding encoding,
-                        ParseKvEncoding(options.kv_cache_dtype, model.config.kv_cache_dtype));
-  MASU_ASSIGN_OR_RETURN(const KvSide side, MakeKvSide(encoding, options.kv_scale));
-  MASU_ASSIGN_OR_RETURN(KvPageLayout layout,
-                        MakeKvPageLayout({.id = LayoutId(0),
-                                          .k = side,
-                                          .v = side,
-                                          .block_size = options.block_size,
-                                          .num_layers = model.config.num_layers,
-                                          .num_kv_heads = model.config.num_kv_heads,
-                                          .head_dim = model.config.head_dim}));
   if (options.max_tokens == 0 || options.max_tokens > model.config.max_position) {
     return InvalidArgument("a window of {} tokens does not fit the model's {} positions",
                            options.max_tokens, model.config.max_position);
   }
-  const uint64_t pages = (options.max_tokens + options.block_size - 1) / options.block_size;
-  const Bytes arena{pages * layout.page_bytes};
-  MASU_ASSIGN_OR_RETURN(auto cache, KvCache::Create(*model.ops, arena, {std::move(layout)}));
+  EngineConfig config;
+  config.kv_cache_dtype = options.kv_cache_dtype;
+  config.kv_scale = options.kv_scale;
+  config.block_size = options.block_size;
+  MASU_ASSIGN_OR_RETURN(std::vector<KvPageLayout> layouts, ConfiguredLayouts(model.config, config));
+  // Room for the whole text in every group, and slab tails.
+  const uint64_t pages = (options.max_tokens + options.block_size - 1) / options.block_size + 1;
+  Bytes arena;
+  for (const KvPageLayout& layout : layouts)
+    arena.value += pages * layout.page_bytes * (layouts.size() > 1 ? 2 : 1);
+  MASU_ASSIGN_OR_RETURN(auto cache, KvCache::Create(*model.ops, arena, std::move(layouts)));
   std::unique_ptr<ScoringSession> session(new ScoringSession(model, std::move(cache)));
-  session->table_.layout = LayoutId(0);
+  for (uint32_t g = 0; g < model.model->kv_groups().size(); ++g)
+    session->tables_.push_back({.layout = LayoutId(g)});
   const uint64_t rows = session->max_chunk() * sizeof(float);
   MASU_ASSIGN_OR_RETURN(session->hidden_,
                         Buffer::Allocate({rows * model.config.hidden_size}, false));
@@ -46,29 +45,30 @@ uint32_t ScoringSession::max_chunk() const {
 }
 
 void ScoringSession::Reset() {
-  cache_->Release(table_);
+  for (BlockTable& table : tables_) cache_->Release(table);
   length_ = 0;
 }
 
 std::span<const float> ScoringSession::Append(std::span<const TokenId> tokens) {
   const auto rows = static_cast<uint32_t>(tokens.size());
   MASU_CHECK_LE(rows, max_chunk());
-  MASU_CHECK(cache_->Reserve(table_, length_ + rows));
+  for (BlockTable& table : tables_) MASU_CHECK(cache_->Reserve(table, length_ + rows));
   std::vector<int32_t> positions(rows);
   std::iota(positions.begin(), positions.end(), static_cast<int32_t>(length_));
   std::vector<uint32_t> wanted(rows);
   std::iota(wanted.begin(), wanted.end(), 0u);
   length_ += rows;
-  const AttentionSequence sequence{.layout = &cache_->pool().layout(table_.layout),
-                                   .page_offsets = table_.offsets.data(),
-                                   .first_row = 0,
-                                   .rows = rows,
-                                   .kv_length = length_};
-  model_.model->Forward({.tokens = tokens,
-                         .positions = positions,
-                         .sequences = {&sequence, 1},
-                         .arena = &cache_->arena()},
-                        wanted, hidden_.floats());
+  std::vector<std::vector<AttentionSequence>> groups;
+  for (const BlockTable& table : tables_) {
+    groups.push_back({{.layout = &cache_->pool().layout(table.layout),
+                       .page_offsets = table.offsets.data(),
+                       .first_row = 0,
+                       .rows = rows,
+                       .kv_length = length_}});
+  }
+  model_.model->Forward(
+      {.tokens = tokens, .positions = positions, .groups = groups, .arena = &cache_->arena()},
+      wanted, hidden_.floats());
   model_.model->Logits(hidden_.floats(), rows, logits_.floats());
   return {logits_.floats(), size_t{rows} * model_.config.vocab_size};
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "engine/loaded_model.h"
@@ -40,7 +41,7 @@ class ScoringSession {
 
   LoadedModel& model_;
   std::unique_ptr<KvCache> cache_;
-  BlockTable table_;
+  std::vector<BlockTable> tables_;  // per KV group
   uint32_t length_ = 0;
   Buffer hidden_;
   Buffer logits_;

@@ -28,7 +28,7 @@ ResponseHead HeadOf(const Job& job, const GenerationRequest& request) {
   head.chat = job.chat;
   head.id = MakeResponseId(job.chat, header.empty() ? request.request_id : header);
   head.created = std::time(nullptr);
-  head.model = request.model.empty() ? job.call.state->model_name() : request.model;
+  head.model = job.call.state->model_name();
   head.kv_cache_dtype = cache.kv_cache_dtype;
   head.kv_scale = cache.kv_scale;
   return head;

@@ -6,20 +6,21 @@ namespace {
 struct Refusal {
   const char* field;
   const char* why;
+  bool even_if_empty = false;  // {} is a schema: any JSON, and nothing that is no JSON
 };
 
 // Refused if truthy. Ordered by topic.
 constexpr Refusal kRefusals[] = {
     {"use_beam_search", "beam search is not supported; use n with temperature 0 or sampling"},
-    {"structured_outputs", "structured output is not supported yet"},
+    {"structured_outputs", "structured output is not supported yet", true},
     // vLLM drops these four silently and answers 200 with text that follows nothing.
-    {"guided_json", "guided decoding is not supported yet"},
+    {"guided_json", "guided decoding is not supported yet", true},
     {"guided_regex", "guided decoding is not supported yet"},
     {"guided_choice", "guided decoding is not supported yet"},
     {"guided_grammar", "guided decoding is not supported yet"},
     {"guided_decoding_backend", "guided decoding is not supported yet"},
     {"grammar", "grammars are not supported yet"},
-    {"json_schema", "structured output is not supported yet"},
+    {"json_schema", "structured output is not supported yet", true},
     {"functions", "functions are not supported; tool calls are not supported yet"},
     {"prompt_embeds", "prompt embeddings are not supported"},
     {"suffix", "suffix (fill in the middle) is not supported"},
@@ -95,7 +96,8 @@ Result<void> CheckValues(const Json& body, bool chat) {
 Result<void> RefuseUnsupported(const Json& body, bool chat) {
   for (const Refusal& refusal : kRefusals) {
     const auto found = body.find(refusal.field);
-    if (found != body.end() && IsTruthy(*found)) return Refuse(refusal.field, refusal.why);
+    if (found == body.end() || found->is_null()) continue;
+    if (refusal.even_if_empty || IsTruthy(*found)) return Refuse(refusal.field, refusal.why);
   }
   if (chat) MASU_TRY(CheckTools(body));
   MASU_TRY(CheckResponseFormat(body));

@@ -36,6 +36,8 @@ NOT_BUILT_CHAT = [
 ]
 NOT_BUILT_BOTH = [
     ({"guided_json": SCHEMA}, "guided_json"),
+    ({"guided_json": {}}, "guided_json"),
+    ({"structured_outputs": {}}, "structured_outputs"),
     ({"guided_regex": "a+"}, "guided_regex"),
     ({"guided_choice": ["a", "b"]}, "guided_choice"),
     ({"guided_grammar": "root ::= \"a\""}, "guided_grammar"),

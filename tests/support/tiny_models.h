@@ -51,9 +51,9 @@ struct TinyChainOptions {
   // Bytes of each token to come. Each piece must differ from the others (where text repeats, cut it
   // elsewhere). A piece that is a byte or a merge of the base vocabulary uses that token; "\n"
   // alone is refused, since chat prompts end with it.
-  std::vector<std::string> script;
+  std::vector<std::string> script = {};
   // What follows the last piece: the piece at `loop_to`, else `end_token`.
-  std::optional<size_t> loop_to;
+  std::optional<size_t> loop_to = {};
   TokenId end_token = 2;  // <|im_end|>, the EOS
   uint32_t vocab = 512;
   uint32_t context = 4096;
@@ -66,7 +66,7 @@ struct TinyChain {
 Result<TinyChain> MakeTinyChain(const TinyChainOptions& options);
 
 struct TinyFlatOptions {
-  std::vector<TokenId> tokens;  // equally likely after anything; empty: all of them
+  std::vector<TokenId> tokens = {};  // equally likely after anything; empty: all of them
   uint32_t vocab = 512;
   uint32_t context = 4096;
   GgmlFormat weights = GgmlFormat::kF32;

@@ -200,6 +200,7 @@ MASU_INLINE void DecodeKeys(const AttentionTask& task, uint32_t position, float*
   // Pages of 8 tokens: one load covers two pairs of dimensions of 8 tokens (head_dim is a multiple
   // of 16).
   for (uint32_t part = 0; part < 2 && position + part * 8 < task.kv_end; ++part) {
+    if (position + part * 8 + 8 <= task.kv_first) continue;
     const std::byte* codes = Locate(task, position + part * 8).page + task.k.offset;
     for (uint32_t i = 0; i < pairs; i += 2) {
       F16 even, odd;
@@ -215,8 +216,8 @@ MASU_INLINE void DecodeKeys(const AttentionTask& task, uint32_t position, float*
   }
 }
 
-// values[32][head_dim] of the 32 tokens from `position`; tokens from kv_end on are zero, so that a
-// probability of zero meets no leftover NaN.
+// values[32][head_dim] of the 32 tokens from `position`; those outside [kv_first, kv_end) are zero,
+// so that a probability of zero meets no leftover NaN.
 template <Encoding kEncoding>
 MASU_INLINE void DecodeValues(const AttentionTask& task, uint32_t position, float* values) {
   constexpr size_t kBytes = ElementBytes(kEncoding);
@@ -224,7 +225,7 @@ MASU_INLINE void DecodeValues(const AttentionTask& task, uint32_t position, floa
   for (uint32_t t = 0; t < 32; t += 2) {
     float* even_out = values + t * size;
     float* odd_out = even_out + size;
-    if (position + t >= task.kv_end) {
+    if (position + t >= task.kv_end || position + t + 2 <= task.kv_first) {
       __builtin_memset(even_out, 0, size * 2 * sizeof(float));
       continue;
     }
@@ -277,7 +278,7 @@ inline void DecodeValuesAny(const AttentionTask& task, uint32_t position, float*
 MASU_INLINE void LoadScales(const AttentionTask& task, const SideView& side, uint32_t position,
                             float* scales) {
   for (uint32_t t = 0; t < kTile; t += 8) {
-    if (position + t >= task.kv_end) {
+    if (position + t >= task.kv_end || position + t + 8 <= task.kv_first) {
       __builtin_memset(scales + t, 0, 8 * sizeof(float));
       continue;
     }
@@ -343,16 +344,17 @@ MASU_INLINE void ColumnProducts(const float* x, size_t x_stride, const float* co
   }
 }
 
-// Softmax of one row over one tile: scores become probabilities (times V's scales), acc is
-// rescaled.
-MASU_INLINE void SoftmaxTile(const AttentionTask& task, uint32_t row, uint32_t count,
+// Softmax of one row over tokens [begin, end) of one tile: scores become probabilities (times V's
+// scales), acc is rescaled.
+MASU_INLINE void SoftmaxTile(const AttentionTask& task, uint32_t row, uint32_t begin, uint32_t end,
                              const float* k_scales, const float* v_scales, float* scores) {
   constexpr float kMinusInfinity = -__builtin_inff();
   F16 s[4];
   F16 max = Set1(kMinusInfinity);
   for (uint32_t i = 0; i < 4; ++i) {
     s[i] = Mul(Load(scores + i * 16), Mul(Load(k_scales + i * 16), Set1(task.scale)));
-    s[i] = KeepFirst(s[i], count > i * 16 ? count - i * 16 : 0, Set1(kMinusInfinity));
+    s[i] = KeepFirst(s[i], end > i * 16 ? end - i * 16 : 0, Set1(kMinusInfinity));
+    s[i] = KeepFirst(Set1(kMinusInfinity), begin > i * 16 ? begin - i * 16 : 0, s[i]);
     max = Max(max, s[i]);
   }
   const float tile_max = ReduceMax(max);
@@ -383,24 +385,29 @@ MASU_INLINE void AttentionTile(const AttentionTask& task, uint32_t position) {
   for (uint32_t i = 0; i < kTile; ++i) k_scales[i] = v_scales[i] = 1.0f;
   if (task.k.scaled) LoadScales(task, task.k, position, k_scales);
   if (task.v.scaled) LoadScales(task, task.v, position, v_scales);
-  // Rows are in order of position: the first ones may end before this tile, and have nothing to add
-  // here.
+  // Rows are in order of position: the first ones may end before this tile, the last ones' windows
+  // may begin after it; they have nothing to add here.
   uint32_t first = 0;
   while (first < task.rows && task.lengths[first] <= position) ++first;
-  const uint32_t rows = task.rows - first;
+  uint32_t last = task.rows;
+  while (last > first && task.starts[last - 1] >= position + kTile) --last;
+  const uint32_t rows = last - first;
   const float* q = task.q + size_t{first} * task.head_dim;
   __builtin_memset(scores, 0, size_t{rows} * kTile * sizeof(float));
   for (uint32_t t = 0; t < kTile && position + t < task.kv_end; t += 16) {
+    if (position + t + 16 <= task.kv_first) continue;
     DecodeKeysAny(task, position + t, decoded);
     ColumnProducts(q, task.head_dim, decoded, 16, task.head_dim, scores + t, kTile, rows);
   }
   for (uint32_t r = 0; r < rows; ++r) {
+    const uint32_t start = task.starts[first + r];
     const uint32_t left = task.lengths[first + r] - position;
-    SoftmaxTile(task, first + r, left < kTile ? left : kTile, k_scales, v_scales,
-                scores + size_t{r} * kTile);
+    SoftmaxTile(task, first + r, start > position ? start - position : 0,
+                left < kTile ? left : kTile, k_scales, v_scales, scores + size_t{r} * kTile);
   }
   float* acc = task.acc + size_t{first} * task.head_dim;
   for (uint32_t t = 0; t < kTile && position + t < task.kv_end; t += 32) {
+    if (position + t + 32 <= task.kv_first) continue;
     DecodeValuesAny(task, position + t, decoded);
     for (uint32_t d = 0; d < task.head_dim; d += 16) {
       ColumnProducts(scores + t, kTile, decoded + d, task.head_dim, 32, acc + d, task.head_dim,

@@ -105,6 +105,7 @@ namespace {
 // One tile's task, with q prepared.
 struct TileRun {
   AttentionTask task;
+  uint32_t starts[kAttentionRows];
   uint32_t lengths[kAttentionRows];
   uint32_t length;  // of the longest row
 };
@@ -136,11 +137,13 @@ void PrepareTile(const cpu::Kernels& kernels, const AttentionArgs& args,
               .head_dim = layout.head_dim,
               .rows = tokens * group,
               .q = q,
+              .starts = run.starts,
               .lengths = run.lengths,
               .scale = args.scale,
               .round_to_bf16 = args.round_to_bf16,
               .kv_begin = 0,
               .kv_end = 0,
+              .kv_first = 0,
               .scratch = scratch,
               .max = nullptr,
               .sum = nullptr,
@@ -152,15 +155,20 @@ void PrepareTile(const cpu::Kernels& kernels, const AttentionArgs& args,
     for (uint32_t g = 0; g < group; ++g) {
       const uint32_t r = t * group + g;
       run.lengths[r] = sequence.kv_length - sequence.rows + token + 1;
+      run.starts[r] =
+          args.window > 0 && run.lengths[r] > args.window ? run.lengths[r] - args.window : 0;
       kernels.prepare_query(row + size_t{g} * layout.head_dim, q + size_t{r} * layout.head_dim,
                             layout.head_dim, layer.k.rotated, args.round_to_bf16);
     }
   }
   run.length = run.lengths[run.task.rows - 1];
+  run.task.kv_first = run.starts[0];
 }
 
 void RunSplit(const cpu::Kernels& kernels, TileRun& run, uint32_t split, Partial result) {
-  run.task.kv_begin = split * kAttentionSplit;
+  // A window's first tile is the one it begins in; tiles keep their positions.
+  run.task.kv_begin =
+      std::max(split * kAttentionSplit, run.task.kv_first / kAttentionTile * kAttentionTile);
   run.task.kv_end = std::min(run.length, (split + 1) * kAttentionSplit);
   run.task.max = result.max;
   run.task.sum = result.sum;
@@ -194,9 +202,10 @@ void CpuOps::AttendWhole(const AttentionArgs& args, const RowTile& tile, uint32_
       scratch + cpu::AttentionScratchFloats(head_dim) + size_t{kAttentionRows} * head_dim;
   const Partial total = PartialAt(results);
   const Partial next = PartialAt(results + PartialFloats(head_dim));
-  for (uint32_t split = 0; split < NumSplits(run.length); ++split) {
-    RunSplit(kernels_, run, split, split == 0 ? total : next);
-    for (uint32_t r = 0; split > 0 && r < run.task.rows; ++r) {
+  const uint32_t first = run.task.kv_first / kAttentionSplit;
+  for (uint32_t split = first; split < NumSplits(run.length); ++split) {
+    RunSplit(kernels_, run, split, split == first ? total : next);
+    for (uint32_t r = 0; split > first && r < run.task.rows; ++r) {
       kernels_.attention_merge(total.max + r, total.sum + r, total.acc + size_t{r} * head_dim,
                                next.max + r, next.sum + r, next.acc + size_t{r} * head_dim,
                                head_dim);

@@ -61,7 +61,7 @@ void CpuOps::Linear(LinearBatch batch) {
   size_t sums = 0;
   for (size_t i = 0; i < batch.size(); ++i) {
     sums_at[i] = sums;
-    if (batch[i].weight->format() == WeightFormat::kQ4_1)
+    if (HasMinimum(Panels(batch[i].weight).kernel_format()))
       sums += size_t{batch[i].rows} * Panels(batch[i].weight).groups();
   }
   if (block_sums_.size() < sums) block_sums_.resize(sums);
@@ -71,7 +71,7 @@ void CpuOps::Linear(LinearBatch batch) {
     if (args.rows == 0) continue;
     const PanelWeight& weight = Panels(args.weight);
     float* block_sums = block_sums_.data() + sums_at[i];
-    if (weight.format() == WeightFormat::kQ4_1) {
+    if (HasMinimum(weight.kernel_format())) {
       pool_.For(args.rows, 64, [&](uint32_t begin, uint32_t end, uint32_t) {
         for (uint32_t r = begin; r < end; ++r) {
           kernels_.block_sums(args.x + r * args.x_stride, weight.inputs(),

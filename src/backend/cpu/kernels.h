@@ -6,39 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/cpu/weight_layout.h"
+
 namespace masu::cpu {
-
-// Weights lie in panels of 32 outputs; a panel is a sequence of groups of 32 inputs; a group holds
-//   block formats of 4 bits: [4][32 outputs] dwords of 8 successive inputs, low nibble first
-//   Q8_0:                    [32 inputs][32 outputs] int8
-//   F32, F16, BF16:          [32 inputs][32 outputs]
-// then for block formats [32] fp16 scales and for Q4_1 [32] fp16 minima. Outputs and inputs are
-// padded with zeros.
-inline constexpr uint32_t kPanel = 32;
-inline constexpr uint32_t kGroup = 32;
-
-// Same order as WeightFormat in ops/linear.h (checked in packed_weight.cc).
-enum class Format : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1 };
-
-constexpr uint32_t CodeBytes(Format format) {
-  switch (format) {
-    case Format::kF32:
-      return 4 * kGroup * kPanel;
-    case Format::kF16:
-    case Format::kBF16:
-      return 2 * kGroup * kPanel;
-    case Format::kQ8_0:
-      return kGroup * kPanel;
-    default:
-      return kGroup * kPanel / 2;
-  }
-}
-constexpr uint32_t GroupBytes(Format format) {
-  const uint32_t scales = format == Format::kQ4_1                              ? 2
-                          : format == Format::kQ8_0 || format == Format::kQ4_0 ? 1
-                                                                               : 0;
-  return CodeBytes(format) + scales * kPanel * 2;
-}
 
 struct LinearTask {
   Format format;
@@ -52,7 +22,7 @@ struct LinearTask {
   size_t y_stride;
   const float* bias;  // [outputs] or null
   bool accumulate;
-  const float* block_sums;  // [rows, groups], Q4_1 only: sums of each 32 inputs
+  const float* block_sums;  // [rows, groups], formats with a minimum: sums of each 32 inputs
   uint32_t panel_begin;
   uint32_t panel_end;
 };
@@ -90,15 +60,17 @@ struct AttentionTask {
   uint32_t head_dim;
   uint32_t rows;
   const float* q;           // [rows, head_dim], prepared by prepare_query
-  const uint32_t* lengths;  // [rows]: positions below are attended to
+  const uint32_t* starts;   // [rows], ascending: positions from there on,
+  const uint32_t* lengths;  // [rows], ascending: and below are attended to
   float scale;
   bool round_to_bf16;
   uint32_t kv_begin;  // a multiple of kAttentionSplit
   uint32_t kv_end;
-  float* scratch;  // AttentionScratchFloats(head_dim, rows)
-  float* max;      // [rows] results: running maximum,
-  float* sum;      // [rows] sum of exponentials,
-  float* acc;      // [rows, head_dim] and weighted sum of V
+  uint32_t kv_first;  // the smallest of starts: pages that end before are not read
+  float* scratch;     // AttentionScratchFloats(head_dim, rows)
+  float* max;         // [rows] results: running maximum,
+  float* sum;         // [rows] sum of exponentials,
+  float* acc;         // [rows, head_dim] and weighted sum of V
 };
 
 inline constexpr uint32_t kAttentionRows =

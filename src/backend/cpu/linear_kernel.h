@@ -11,17 +11,17 @@ namespace masu::cpu::MASU_ISA {
 // vector: 3 * 1 * 2 chains * 2 + 2 weights + 1 input = 15. The baseline gains nothing from larger
 // tiles.
 #if defined(__AVX512F__)
-inline constexpr int kVectors = 2;
+inline constexpr uint32_t kVectors = 2;
 inline constexpr int kRows = 6;
 // Up to so many rows weights are decoded straight into registers; beyond, once per group into an L1
 // scratch.
 inline constexpr int kDirectRows = 3;
 #elif defined(__AVX2__)
-inline constexpr int kVectors = 1;
+inline constexpr uint32_t kVectors = 1;
 inline constexpr int kRows = 3;
 inline constexpr int kDirectRows = 1;
 #else
-inline constexpr int kVectors = 1;
+inline constexpr uint32_t kVectors = 1;
 inline constexpr int kRows = 2;
 inline constexpr int kDirectRows = 1;
 #endif
@@ -29,31 +29,37 @@ inline constexpr int kDirectRows = 1;
 // weights.
 inline constexpr uint32_t kRowBlock = 128;
 
-constexpr bool IsBlock(Format format) { return format >= Format::kQ8_0; }
-
-// Gives the weights of successive inputs for V * 16 outputs. V may be 1 or 2.
+// Gives the weights of successive inputs for V * 16 outputs, from output `first` of the panel on.
 template <Format kFormat, int V>
 struct GroupReader {
-  const uint8_t* at;  // codes of the group, at the first output
-  int k = 0;
-  I16 nibbles[V] = {};
+  const uint8_t* at;  // codes of the group
+  uint32_t first;
+  uint32_t k = 0;
+  I16 low[V] = {};
+  I16 high[V] = {};
 
-  MASU_INLINE explicit GroupReader(const uint8_t* codes) : at(codes) {}
+  MASU_INLINE GroupReader(const uint8_t* codes, uint32_t first_output)
+      : at(codes), first(first_output) {}
 
   MASU_INLINE void Next(F16 (&w)[V]) {
-    if constexpr (kFormat == Format::kQ4_0 || kFormat == Format::kQ4_1) {
-      constexpr int kBias = kFormat == Format::kQ4_0 ? 8 : 0;
-      if (k % 8 == 0) {
-        for (int v = 0; v < V; ++v) nibbles[v] = LoadInt(at + (k / 8) * kPanel * 4 + v * 64);
+    if constexpr (IsNibble(kFormat)) {
+      constexpr uint32_t kHigh = HighBits(kFormat);
+      if (k % 8 == 0) LoadWords(at + k / 8 * kPanel * 4, low);
+      if constexpr (kHigh > 0) {
+        if (k % (32 / kHigh) == 0) LoadWords(at + (4 + k * kHigh / 32) * kPanel * 4, high);
       }
       for (int v = 0; v < V; ++v) {
-        w[v] = LowNibble<kBias>(nibbles[v]);
-        nibbles[v] = ShiftRight4(nibbles[v]);
+        w[v] = LowNibble<Bias(kFormat)>(low[v]);
+        low[v] = ShiftRight<4>(low[v]);
+        if constexpr (kHigh > 0) {
+          w[v] = Fma(LowBits<kHigh>(high[v]), Set1(16.0f), w[v]);  // exact: small integers
+          high[v] = ShiftRight<kHigh>(high[v]);
+        }
       }
     } else {
-      constexpr int kBytes = static_cast<int>(CodeBytes(kFormat) / (kGroup * kPanel));
-      for (int v = 0; v < V; ++v) {
-        const uint8_t* p = at + (k * static_cast<int>(kPanel) + v * 16) * kBytes;
+      constexpr uint32_t kBytes = CodeBytes(kFormat) / (kGroup * kPanel);
+      for (uint32_t v = 0; v < V; ++v) {
+        const uint8_t* p = at + (k * kPanel + first + v * 16) * kBytes;
         if constexpr (kFormat == Format::kQ8_0) w[v] = LoadInt8(p);
         if constexpr (kFormat == Format::kF16) w[v] = LoadFp16(p);
         if constexpr (kFormat == Format::kBF16) w[v] = LoadBf16(p);
@@ -61,6 +67,10 @@ struct GroupReader {
       }
     }
     ++k;
+  }
+
+  MASU_INLINE void LoadWords(const uint8_t* words, I16 (&to)[V]) const {
+    for (uint32_t v = 0; v < V; ++v) to[v] = LoadInt(words + (first + v * 16) * 4);
   }
 };
 
@@ -75,9 +85,10 @@ struct ScratchReader {
   }
 };
 
-// sum[r][v] = even chain + odd chain over one group.
-template <int R, int V, typename Reader>
-MASU_INLINE void GroupProduct(Reader reader, const float* x, size_t x_stride, uint32_t count,
+// sum[r][v] = even chain + odd chain over the next `count` inputs of a reader. A whole part has
+// kFull.
+template <uint32_t kFull, int R, int V, typename Reader>
+MASU_INLINE void GroupProduct(Reader& reader, const float* x, size_t x_stride, uint32_t count,
                               F16 (&sum)[R][V]) {
   F16 odd[R][V];
   for (int r = 0; r < R; ++r) {
@@ -93,9 +104,9 @@ MASU_INLINE void GroupProduct(Reader reader, const float* x, size_t x_stride, ui
     }
     ++k;
   };
-  if (count == kGroup) {
+  if (count == kFull) {
     MASU_UNROLL_16
-    for (int pair = 0; pair < 16; ++pair) {
+    for (uint32_t pair = 0; pair < kFull / 2; ++pair) {
       step(sum);
       step(odd);
     }
@@ -113,14 +124,44 @@ MASU_INLINE void GroupProduct(Reader reader, const float* x, size_t x_stride, ui
   }
 }
 
-// acc += scale * sum (+ minimum * sum of inputs).
+// Scales of one group.
+struct ScaleView {
+  const uint8_t* scales;
+  const uint8_t* header;
+};
+
+// acc += scale * sum of one part of a group, for 16 outputs from `first` on; the minimum goes with
+// part 0.
 template <Format kFormat>
-MASU_INLINE F16 Accumulate(F16 acc, F16 sum, const uint8_t* scales, float block_sum) {
+MASU_INLINE F16 Accumulate(F16 acc, F16 sum, ScaleView view, uint32_t first, uint32_t part,
+                           float block_sum) {
   if constexpr (!IsBlock(kFormat)) return Add(acc, sum);
-  acc = Fma(LoadFp16(scales), sum, acc);
-  if constexpr (kFormat == Format::kQ4_1)
-    acc = Fma(LoadFp16(scales + kPanel * 2), Set1(block_sum), acc);
+  if constexpr (kFormat == Format::kQ6_K) {
+    const F16 factor = LoadInt8(view.scales + part * kPanel + first);
+    return Fma(Mul(LoadFp16(view.header + first * 2), factor), sum, acc);
+  }
+  if constexpr (IsSuper(kFormat)) {
+    acc = Fma(Mul(LoadFp16(view.header + first * 2), LoadUint8(view.scales + first)), sum, acc);
+    const F16 minimum = Mul(LoadFp16(view.header + kPanel * 2 + first * 2),
+                            LoadUint8(view.scales + kPanel + first));
+    return Fma(minimum, Set1(-block_sum), acc);
+  }
+  acc = Fma(LoadFp16(view.scales + first * 2), sum, acc);
+  if constexpr (HasMinimum(kFormat)) {
+    acc = Fma(LoadFp16(view.scales + kPanel * 2 + first * 2), Set1(block_sum), acc);
+  }
   return acc;
+}
+
+template <Format kFormat>
+MASU_INLINE ScaleView ScalesOf(const uint8_t* panel, uint32_t group) {
+  return {panel + GroupOffset(kFormat, group) + CodeBytes(kFormat),
+          panel + HeaderOffset(kFormat, group)};
+}
+
+MASU_INLINE uint32_t InputsOf(const LinearTask& task, uint32_t group) {
+  const uint32_t left = task.inputs - group * kGroup;
+  return left < kGroup ? left : kGroup;
 }
 
 MASU_INLINE void WriteOut(const LinearTask& task, uint32_t row, uint32_t output, F16 value) {
@@ -135,41 +176,43 @@ MASU_INLINE void WriteOut(const LinearTask& task, uint32_t row, uint32_t output,
 // Few rows: everything stays in registers, weights are read once.
 template <Format kFormat, int R>
 MASU_INLINE void DirectPanel(const LinearTask& task, const uint8_t* panel, uint32_t output,
-                             uint32_t half) {
+                             uint32_t first) {
   constexpr int V = kVectors;
+  constexpr uint32_t kPart = kGroup / SubGroups(kFormat);
   const uint32_t groups = (task.inputs + kGroup - 1) / kGroup;
-  constexpr uint32_t kElement = CodeBytes(kFormat) / kGroup;
-  const uint32_t code_offset =
-      half * 16 * (IsBlock(kFormat) && kFormat != Format::kQ8_0 ? 4 : kElement / kPanel);
   F16 acc[R][V];
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) acc[r][v] = Zero();
   }
   for (uint32_t g = 0; g < groups; ++g) {
-    const uint8_t* group = panel + static_cast<size_t>(g) * GroupBytes(kFormat);
-    const uint32_t count = task.inputs - g * kGroup < kGroup ? task.inputs - g * kGroup : kGroup;
-    F16 sum[R][V];
-    GroupProduct<R, V>(GroupReader<kFormat, V>(group + code_offset), task.x + g * kGroup,
-                       task.x_stride, count, sum);
-    const uint8_t* scales = group + CodeBytes(kFormat) + half * 32;
-    for (int r = 0; r < R; ++r) {
-      const float block_sum =
-          kFormat == Format::kQ4_1 ? task.block_sums[static_cast<size_t>(r) * groups + g] : 0.0f;
-      for (int v = 0; v < V; ++v)
-        acc[r][v] = Accumulate<kFormat>(acc[r][v], sum[r][v], scales + v * 32, block_sum);
+    const ScaleView scales = ScalesOf<kFormat>(panel, g);
+    const uint32_t count = InputsOf(task, g);
+    GroupReader<kFormat, V> reader(panel + GroupOffset(kFormat, g), first);
+    for (uint32_t part = 0; part < SubGroups(kFormat); ++part) {
+      F16 sum[R][V];
+      GroupProduct<kPart, R, V>(reader, task.x + g * kGroup + part * kPart, task.x_stride,
+                                count < kPart ? count : kPart, sum);
+      for (int r = 0; r < R; ++r) {
+        const float block_sum =
+            HasMinimum(kFormat) ? task.block_sums[static_cast<size_t>(r) * groups + g] : 0.0f;
+        for (int v = 0; v < V; ++v) {
+          acc[r][v] = Accumulate<kFormat>(acc[r][v], sum[r][v], scales,
+                                          first + static_cast<uint32_t>(v) * 16, part, block_sum);
+        }
+      }
     }
   }
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) {
-      WriteOut(task, static_cast<uint32_t>(r), output + half * 16 + static_cast<uint32_t>(v) * 16,
+      WriteOut(task, static_cast<uint32_t>(r), output + first + static_cast<uint32_t>(v) * 16,
                acc[r][v]);
     }
   }
 }
 
 template <Format kFormat>
-MASU_INLINE void DecodeGroup(const uint8_t* group, float* weights) {
-  GroupReader<kFormat, 2> reader(group);
+MASU_INLINE void DecodeGroup(const uint8_t* codes, float* weights) {
+  GroupReader<kFormat, 2> reader(codes, 0);
   MASU_UNROLL_16
   for (uint32_t k = 0; k < kGroup; ++k) {
     F16 w[2];
@@ -179,21 +222,36 @@ MASU_INLINE void DecodeGroup(const uint8_t* group, float* weights) {
   }
 }
 
-// acc[row][32] += this group's product for R rows.
+// One decoded group and what it is multiplied with.
+struct GroupTile {
+  const float* weights;  // [32 inputs][32 outputs]
+  ScaleView scales;
+  uint32_t count;  // inputs that exist
+  const float* x;  // first row, at the group's first input
+  size_t x_stride;
+  const float* block_sums;  // of the first row; rows are `groups` apart
+  uint32_t groups;
+};
+
+// acc[row][32] += this group's product for R rows from `row` on.
 template <Format kFormat, int R>
-MASU_INLINE void TileStep(const float* weights, const uint8_t* scales, const float* x,
-                          size_t x_stride, uint32_t count, const float* block_sums, uint32_t groups,
-                          float* acc) {
-  for (int half = 0; half < 2; half += kVectors) {
-    F16 sum[R][kVectors];
-    GroupProduct<R, kVectors>(ScratchReader<kVectors>(weights + half * 16), x, x_stride, count,
-                              sum);
-    for (int r = 0; r < R; ++r) {
-      const float block_sum =
-          kFormat == Format::kQ4_1 ? block_sums[static_cast<size_t>(r) * groups] : 0.0f;
-      for (int v = 0; v < kVectors; ++v) {
-        float* at = acc + r * static_cast<int>(kPanel) + (half + v) * 16;
-        Store(at, Accumulate<kFormat>(Load(at), sum[r][v], scales + (half + v) * 32, block_sum));
+MASU_INLINE void TileStep(const GroupTile& tile, uint32_t row, float* acc) {
+  constexpr uint32_t kPart = kGroup / SubGroups(kFormat);
+  const float* x = tile.x + row * tile.x_stride;
+  for (uint32_t first = 0; first < kPanel; first += 16 * kVectors) {
+    ScratchReader<kVectors> reader(tile.weights + first);
+    for (uint32_t part = 0; part < SubGroups(kFormat); ++part) {
+      F16 sum[R][kVectors];
+      GroupProduct<kPart, R, kVectors>(reader, x + part * kPart, tile.x_stride,
+                                       tile.count < kPart ? tile.count : kPart, sum);
+      for (uint32_t r = 0; r < R; ++r) {
+        const float block_sum =
+            HasMinimum(kFormat) ? tile.block_sums[size_t{row + r} * tile.groups] : 0.0f;
+        for (uint32_t v = 0; v < kVectors; ++v) {
+          float* at = acc + size_t{row + r} * kPanel + first + v * 16;
+          Store(at, Accumulate<kFormat>(Load(at), sum[r][v], tile.scales, first + v * 16, part,
+                                        block_sum));
+        }
       }
     }
   }
@@ -208,23 +266,19 @@ void BlockedPanel(const LinearTask& task, const uint8_t* panel, uint32_t output)
     const uint32_t rows = task.rows - begin < kRowBlock ? task.rows - begin : kRowBlock;
     __builtin_memset(acc, 0, rows * kPanel * sizeof(float));
     for (uint32_t g = 0; g < groups; ++g) {
-      const uint8_t* group = panel + static_cast<size_t>(g) * GroupBytes(kFormat);
-      const uint8_t* scales = group + CodeBytes(kFormat);
-      const uint32_t count = task.inputs - g * kGroup < kGroup ? task.inputs - g * kGroup : kGroup;
-      DecodeGroup<kFormat>(group, weights);
-      const float* x = task.x + begin * task.x_stride + g * kGroup;
-      const float* sums = kFormat == Format::kQ4_1
-                              ? task.block_sums + static_cast<size_t>(begin) * groups + g
-                              : nullptr;
+      DecodeGroup<kFormat>(panel + GroupOffset(kFormat, g), weights);
+      const GroupTile tile = {.weights = weights,
+                              .scales = ScalesOf<kFormat>(panel, g),
+                              .count = InputsOf(task, g),
+                              .x = task.x + begin * task.x_stride + g * kGroup,
+                              .x_stride = task.x_stride,
+                              .block_sums = HasMinimum(kFormat)
+                                                ? task.block_sums + size_t{begin} * groups + g
+                                                : nullptr,
+                              .groups = groups};
       uint32_t r = 0;
-      for (; r + kRows <= rows; r += kRows) {
-        TileStep<kFormat, kRows>(weights, scales, x + r * task.x_stride, task.x_stride, count,
-                                 sums + static_cast<size_t>(r) * groups, groups, acc + r * kPanel);
-      }
-      for (; r < rows; ++r) {
-        TileStep<kFormat, 1>(weights, scales, x + r * task.x_stride, task.x_stride, count,
-                             sums + static_cast<size_t>(r) * groups, groups, acc + r * kPanel);
-      }
+      for (; r + kRows <= rows; r += kRows) TileStep<kFormat, kRows>(tile, r, acc);
+      for (; r < rows; ++r) TileStep<kFormat, 1>(tile, r, acc);
     }
     for (uint32_t r = 0; r < rows; ++r) {
       WriteOut(task, begin + r, output, Load(acc + r * kPanel));
@@ -236,8 +290,8 @@ void BlockedPanel(const LinearTask& task, const uint8_t* panel, uint32_t output)
 template <Format kFormat, int R>
 void DirectPanels(const LinearTask& task, size_t panel_bytes) {
   for (uint32_t p = task.panel_begin; p < task.panel_end; ++p) {
-    for (uint32_t half = 0; half < 2; half += kVectors) {
-      DirectPanel<kFormat, R>(task, task.panels + p * panel_bytes, p * kPanel, half);
+    for (uint32_t first = 0; first < kPanel; first += 16 * kVectors) {
+      DirectPanel<kFormat, R>(task, task.panels + p * panel_bytes, p * kPanel, first);
     }
   }
 }
@@ -245,7 +299,7 @@ void DirectPanels(const LinearTask& task, size_t panel_bytes) {
 template <Format kFormat>
 void LinearOf(const LinearTask& task) {
   const uint32_t groups = (task.inputs + kGroup - 1) / kGroup;
-  const size_t panel_bytes = static_cast<size_t>(groups) * GroupBytes(kFormat);
+  const size_t panel_bytes = PanelBytes(kFormat, groups);
   if (task.rows == 1) return DirectPanels<kFormat, 1>(task, panel_bytes);
   if constexpr (kDirectRows >= 3) {
     if (task.rows == 2) return DirectPanels<kFormat, 2>(task, panel_bytes);
@@ -270,6 +324,16 @@ inline void Linear(const LinearTask& task) {
       return LinearOf<Format::kQ4_0>(task);
     case Format::kQ4_1:
       return LinearOf<Format::kQ4_1>(task);
+    case Format::kQ5_0:
+      return LinearOf<Format::kQ5_0>(task);
+    case Format::kQ5_1:
+      return LinearOf<Format::kQ5_1>(task);
+    case Format::kQ4_K:
+      return LinearOf<Format::kQ4_K>(task);
+    case Format::kQ5_K:
+      return LinearOf<Format::kQ5_K>(task);
+    case Format::kQ6_K:
+      return LinearOf<Format::kQ6_K>(task);
   }
 }
 

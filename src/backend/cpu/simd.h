@@ -85,8 +85,20 @@ MASU_INLINE F16 LoadInt8(const void* p) {
   return {
       _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))))};
 }
+MASU_INLINE F16 LoadUint8(const void* p) {
+  return {
+      _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))))};
+}
 MASU_INLINE I16 LoadInt(const void* p) { return {_mm512_loadu_si512(p)}; }
-MASU_INLINE I16 ShiftRight4(I16 a) { return {_mm512_srli_epi32(a.v, 4)}; }
+template <int kBits>
+MASU_INLINE I16 ShiftRight(I16 a) {
+  return {_mm512_srli_epi32(a.v, kBits)};
+}
+// The low kBits of each lane as a float.
+template <int kBits>
+MASU_INLINE F16 LowBits(I16 a) {
+  return {_mm512_cvtepi32_ps(_mm512_and_si512(a.v, _mm512_set1_epi32((1 << kBits) - 1)))};
+}
 // The low nibble of each lane, minus `bias`, as a float; one table look-up that ignores the upper
 // bits.
 template <int kBias>
@@ -238,8 +250,20 @@ MASU_INLINE I16 LoadInt(const void* p) {
   const auto* at = static_cast<const __m256i*>(p);
   return MASU_BOTH(_mm256_loadu_si256(at), _mm256_loadu_si256(at + 1));
 }
-MASU_INLINE I16 ShiftRight4(I16 a) {
-  return MASU_BOTH(_mm256_srli_epi32(a.lo, 4), _mm256_srli_epi32(a.hi, 4));
+MASU_INLINE F16 LoadUint8(const void* p) {
+  const __m128i codes = Load128(p);
+  return MASU_BOTH(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(codes)),
+                   _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(codes, 8))));
+}
+template <int kBits>
+MASU_INLINE I16 ShiftRight(I16 a) {
+  return MASU_BOTH(_mm256_srli_epi32(a.lo, kBits), _mm256_srli_epi32(a.hi, kBits));
+}
+template <int kBits>
+MASU_INLINE F16 LowBits(I16 a) {
+  const __m256i mask = _mm256_set1_epi32((1 << kBits) - 1);
+  return MASU_BOTH(_mm256_cvtepi32_ps(_mm256_and_si256(a.lo, mask)),
+                   _mm256_cvtepi32_ps(_mm256_and_si256(a.hi, mask)));
 }
 template <int kBias>
 MASU_INLINE __m256 LowNibble8(__m256i a) {
@@ -418,9 +442,17 @@ MASU_INLINE I16 LoadInt(const void* p) {
   __builtin_memcpy(result.v, p, sizeof(result.v));
   return result;
 }
-MASU_INLINE I16 ShiftRight4(I16 a) {
-  for (uint32_t& lane : a.v) lane >>= 4;
+MASU_INLINE F16 LoadUint8(const void* p) {
+  return Each([&](int i) { return static_cast<float>(At<uint8_t>(p, i)); });
+}
+template <int kBits>
+MASU_INLINE I16 ShiftRight(I16 a) {
+  for (uint32_t& lane : a.v) lane >>= kBits;
   return a;
+}
+template <int kBits>
+MASU_INLINE F16 LowBits(I16 a) {
+  return Each([&](int i) { return static_cast<float>(a.v[i] & ((1u << kBits) - 1u)); });
 }
 template <int kBias>
 MASU_INLINE F16 LowNibble(I16 a) {

@@ -53,56 +53,71 @@ uint16_t Half(const std::byte* p) {
   return bits;
 }
 
-// Value i of a row in a GGUF format (32-value blocks: scale, for Q4_1 a minimum, then codes).
+// Value i of a row, by the definitions of the GGUF formats.
 float SourceValue(WeightFormat format, const std::byte* row, uint32_t i) {
-  const uint32_t block = i / 32;
-  const uint32_t j = i % 32;
-  const auto nibble = [&](const std::byte* codes) {
-    const int byte = std::to_integer<int>(codes[j % 16]);
-    return static_cast<float>(j < 16 ? byte & 15 : byte >> 4);
+  const WeightBlock shape = BlockOf(format);
+  const auto* block =
+      reinterpret_cast<const uint8_t*>(row) + size_t{i / shape.values} * shape.bytes;
+  const uint32_t j = i % shape.values;
+  const auto half = [&](uint32_t at) {
+    return Fp16ToFloat(Half(row + (block - reinterpret_cast<const uint8_t*>(row)) + at));
+  };
+  const auto nibble = [&](uint32_t at, uint32_t index, bool upper) {
+    return static_cast<int>(upper ? block[at + index] >> 4 : block[at + index] & 15);
+  };
+  // Blocks of 32.
+  const auto low = [&](uint32_t at) { return nibble(at, j % 16, j >= 16); };
+  const auto fifth = [&](uint32_t at) { return (block[at + j / 8] >> (j % 8) & 1) << 4; };
+  // Super-blocks: 32 values at a time.
+  const uint32_t s = j / 32;
+  const uint32_t l = j % 32;
+  const auto factors = [&](const uint8_t* p) {
+    return s < 4 ? std::pair<int, int>(p[s] & 63, p[s + 4] & 63)
+                 : std::pair<int, int>((p[s + 4] & 15) | (p[s - 4] >> 6 << 4),
+                                       (p[s + 4] >> 4) | (p[s] >> 6 << 4));
   };
   switch (format) {
     case WeightFormat::kF32: {
       float value;
-      std::memcpy(&value, row + size_t{i} * 4, 4);
+      std::memcpy(&value, block, 4);
       return value;
     }
     case WeightFormat::kF16:
-      return Fp16ToFloat(Half(row + size_t{i} * 2));
+      return half(0);
     case WeightFormat::kBF16:
       return Bf16ToFloat(Half(row + size_t{i} * 2));
-    case WeightFormat::kQ8_0: {
-      const std::byte* at = row + size_t{block} * 34;
-      return Fp16ToFloat(Half(at)) *
-             static_cast<float>(static_cast<int8_t>(std::to_integer<uint8_t>(at[2 + j])));
+    case WeightFormat::kQ8_0:
+      return half(0) * static_cast<float>(static_cast<int8_t>(block[2 + j]));
+    case WeightFormat::kQ4_0:
+      return half(0) * static_cast<float>(low(2) - 8);
+    case WeightFormat::kQ4_1:
+      return half(0) * static_cast<float>(low(4)) + half(2);
+    case WeightFormat::kQ5_0:
+      return half(0) * static_cast<float>((low(6) | fifth(2)) - 16);
+    case WeightFormat::kQ5_1:
+      return half(0) * static_cast<float>(low(8) | fifth(4)) + half(2);
+    case WeightFormat::kQ4_K:
+    case WeightFormat::kQ5_K: {
+      const bool five = format == WeightFormat::kQ5_K;
+      const auto [scale, minimum] = factors(block + 4);
+      const int high = five ? (block[16 + l] >> s & 1) << 4 : 0;
+      const int code = nibble((five ? 48 : 16) + s / 2 * 32, l, s % 2 == 1) | high;
+      return half(0) * static_cast<float>(scale) * static_cast<float>(code) -
+             half(2) * static_cast<float>(minimum);
     }
-    case WeightFormat::kQ4_0: {
-      const std::byte* at = row + size_t{block} * 18;
-      return Fp16ToFloat(Half(at)) * (nibble(at + 2) - 8.0f);
-    }
-    case WeightFormat::kQ4_1: {
-      const std::byte* at = row + size_t{block} * 20;
-      return Fp16ToFloat(Half(at)) * nibble(at + 4) + Fp16ToFloat(Half(at + 2));
+    case WeightFormat::kQ6_K: {
+      const uint32_t n = j / 128, quarter = j % 128 / 32;
+      const int code = nibble(n * 64 + quarter % 2 * 32, l, quarter >= 2) |
+                       ((block[128 + n * 32 + l] >> (2 * quarter) & 3) << 4);
+      const auto scale = static_cast<int8_t>(block[192 + n * 8 + quarter * 2 + l / 16]);
+      return half(208) * static_cast<float>(scale) * static_cast<float>(code - 32);
     }
   }
   return 0;
 }
 
 size_t RowBytes(WeightFormat format, uint32_t inputs) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return size_t{inputs} * 4;
-    case WeightFormat::kF16:
-    case WeightFormat::kBF16:
-      return size_t{inputs} * 2;
-    case WeightFormat::kQ8_0:
-      return size_t{inputs} / 32 * 34;
-    case WeightFormat::kQ4_0:
-      return size_t{inputs} / 32 * 18;
-    case WeightFormat::kQ4_1:
-      return size_t{inputs} / 32 * 20;
-  }
-  return 0;
+  return size_t{inputs / BlockOf(format).values} * BlockOf(format).bytes;
 }
 
 float Rounded(double value, bool round) {
@@ -280,8 +295,10 @@ void RefOps::Attention(const AttentionArgs& args) {
       const uint32_t length = sequence.kv_length - sequence.rows + i + 1;
       for (uint32_t h = 0; h < args.num_heads; ++h) {
         const float* q = args.q + (sequence.first_row + i) * args.q_stride + size_t{h} * dim;
-        std::vector<double> scores(length);
-        for (uint32_t t = 0; t < length; ++t) {
+        const uint32_t start = args.window > 0 && length > args.window ? length - args.window : 0;
+        std::vector<double> scores(length, -INFINITY);
+        for (uint32_t t = start; t < length; ++t) {
+          scores[t] = 0;
           const std::vector<float> k = ReadVector(args, sequence, t, h / group, true);
           for (uint32_t d = 0; d < dim; ++d) scores[t] += static_cast<double>(q[d]) * k[d];
           scores[t] *= args.scale;
@@ -289,7 +306,7 @@ void RefOps::Attention(const AttentionArgs& args) {
         const double top = *std::max_element(scores.begin(), scores.end());
         double sum = 0;
         std::vector<double> out(dim);
-        for (uint32_t t = 0; t < length; ++t) {
+        for (uint32_t t = start; t < length; ++t) {
           const double p = std::exp(scores[t] - top);
           sum += p;
           const std::vector<float> v = ReadVector(args, sequence, t, h / group, false);

@@ -1,0 +1,198 @@
+// What fits an arena, what usage says about it, and what is refused before anything is loaded.
+#include "engine/engine_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/engine_harness.h"
+
+namespace masu {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+
+constexpr uint32_t kVocab = 320;
+
+const TemporaryModel& Head64Model() {
+  static const TemporaryModel model(MakeTinyRand({.layers = 2,
+                                                  .hidden = 64,
+                                                  .heads = 2,
+                                                  .kv_heads = 1,
+                                                  .head_dim = 64,
+                                                  .ffn = 64,
+                                                  .vocab = kVocab})
+                                        .value());
+  return model;
+}
+
+EngineConfig Config(const KvChoice& kv) {
+  EngineConfig config = TinyConfig();
+  config.kv_cache_dtype = kv.dtype;
+  config.kv_scale = kv.scale;
+  config.kv_cache_memory_bytes = MiB(2);
+  return config;
+}
+
+struct Held {
+  uint64_t tokens = 0;
+  uint64_t residents = 0;
+  double usage = 0;
+};
+
+// Fills the arena with requests of 64 + 16 tokens, and measures the usage of a fixed load.
+Held Hold(const KvChoice& kv) {
+  Held held;
+  EngineConfig config = Config(kv);
+  config.kv_cache_memory_bytes = KiB(512);
+  config.max_num_seqs = 256;
+  {
+    EngineRig rig(Head64Model(), config);
+    EXPECT_EQ(rig->cache_info().tokens, rig->cache_info().pages * 16);
+    held.tokens = rig->cache_info().tokens;
+    std::vector<Request> load;
+    for (uint32_t i = 0; i < 8; ++i) load.push_back(GreedyRequest(RandomPrompt(60, i, kVocab), 4));
+    rig.Run(load);
+    EXPECT_EQ(rig.stats().preemptions, 0u);
+    held.usage = rig.most_usage();
+  }
+  EngineRig rig(Head64Model(), config);
+  for (uint32_t i = 0; i < 100; ++i) rig.Submit(GreedyRequest(RandomPrompt(64, i, kVocab), 16));
+  while (rig.Step() && rig.stats().preemptions == 0) {
+  }
+  held.residents = rig.most_running();
+  EXPECT_GT(rig.stats().requests_waiting, 0u);  // memory was the limit, not the load
+  rig->AbortAll();
+  return held;
+}
+
+TEST(Capacity, EightBitsHoldTwiceAsMuch) {
+  const Held sixteen = Hold({"bfloat16", "auto"});
+  EXPECT_GT(sixteen.residents, 10u);
+  EXPECT_NEAR(static_cast<double>(sixteen.tokens), 512.0 * 1024 / (2 * 2 * 64 * 2), 32);
+  const auto ratio = [](auto a, auto b) { return static_cast<double>(a) / static_cast<double>(b); };
+  for (const KvChoice& kv : {KvChoice{"int8", "auto"}, KvChoice{"fp8", "dynamic"}}) {
+    SCOPED_TRACE(kv.name());
+    const Held held = Hold(kv);
+    EXPECT_GE(ratio(held.tokens, sixteen.tokens), 1.9);
+    EXPECT_GE(ratio(held.residents, sixteen.residents), 1.9);
+    EXPECT_NEAR(ratio(held.usage, sixteen.usage), 0.52, 0.01);
+  }
+  for (const KvChoice& kv : {KvChoice{"fp8", "unit"}, KvChoice{"fp8_e5m2", "auto"}}) {
+    SCOPED_TRACE(kv.name());
+    const Held held = Hold(kv);
+    EXPECT_GE(ratio(held.tokens, sixteen.tokens), 1.99);
+    EXPECT_GE(ratio(held.residents, sixteen.residents), 1.99);
+    EXPECT_NEAR(ratio(held.usage, sixteen.usage), 0.5, 0.01);
+  }
+  const Held four = Hold({"float32", "auto"});
+  EXPECT_NEAR(ratio(four.tokens, sixteen.tokens), 0.5, 0.02);
+}
+
+TEST(Usage, IsBytesOfHeldPagesOverTheArena) {
+  EngineRig rig(Head64Model(), Config({"bfloat16", "auto"}), 50);
+  EXPECT_EQ(rig.stats().kv_cache_usage, 0.0);
+  EXPECT_EQ(rig.stats().kv_pages_total, 50u);
+  rig.Submit(GreedyRequest(RandomPrompt(33, 1, kVocab), 100));
+  rig.Step();
+  EXPECT_EQ(rig.stats().kv_pages_used, 3u);
+  EXPECT_NEAR(rig.stats().kv_cache_usage, 3.0 / 50, 1e-9);
+  for (int i = 0; i < 15; ++i) rig.Step();
+  EXPECT_NEAR(rig.stats().kv_cache_usage, 3.0 / 50, 1e-9);  // 48 tokens
+  rig.Step();
+  EXPECT_NEAR(rig.stats().kv_cache_usage, 4.0 / 50, 1e-9);
+  rig->AbortAll();
+}
+
+TEST(CacheInfo, NamesWhatItTurnedOutToBe) {
+  const auto info = [](const KvChoice& kv) {
+    return EngineRig(Head64Model(), Config(kv))->cache_info();
+  };
+  CacheInfo cache = info({"fp8", "auto"});
+  EXPECT_EQ(cache.kv_cache_dtype, "fp8_e4m3");
+  EXPECT_EQ(cache.kv_scale, "dynamic");
+  EXPECT_EQ(cache.bytes_per_token.value, 2u * 2 * (64 + 2));
+  cache = info({"fp8_per_token_head", "unit"});
+  EXPECT_EQ(cache.kv_cache_dtype, "fp8_e4m3");
+  EXPECT_EQ(cache.kv_scale, "unit");
+  EXPECT_EQ(cache.bytes_per_token.value, 2u * 2 * 64);
+  cache = info({"auto", "auto"});
+  EXPECT_EQ(cache.kv_cache_dtype, "bfloat16");
+  EXPECT_EQ(cache.kv_scale, "none");
+  EXPECT_EQ(cache.recommended_dtype, "int8");
+  EXPECT_LE(cache.pages * 16 * cache.bytes_per_token.value, cache.arena.value);
+}
+
+TEST(CapacityTable, HasALineForEachEncodingAndMarksTwo) {
+  EngineRig rig(Head64Model(), Config({"fp8", "auto"}));
+  const auto rows = CapacityTable(rig.model().config, rig->config(), rig->cache_info());
+  EXPECT_GE(rows.size(), 5u);
+  const auto count = [&](auto marked) { return std::count_if(rows.begin(), rows.end(), marked); };
+  EXPECT_EQ(count([](const CapacityRow& row) { return row.chosen; }), 1);
+  EXPECT_EQ(count([](const CapacityRow& row) { return row.recommended; }), 1);
+  for (const CapacityRow& row : rows) {
+    if (row.chosen) {
+      EXPECT_EQ(row.kv_cache_dtype, "fp8_e4m3");
+      EXPECT_EQ(row.tokens, rig->cache_info().tokens);
+    }
+    if (row.recommended) {
+      EXPECT_EQ(row.kv_cache_dtype, "int8");
+    }
+  }
+  EXPECT_THAT(FormatCapacityTable(rows, rig->cache_info()), HasSubstr("fp8_e4m3"));
+}
+
+// Errors name the option and, where one would fit, the value.
+std::string Refusal(void (*change)(EngineConfig&)) {
+  EngineConfig config = Config({"bfloat16", "auto"});
+  const auto model = LoadedModel::Load(Head64Model().path(), config, [](double, const auto&) {});
+  change(config);
+  const auto engine = Engine::Create(model.value(), config);
+  if (!engine.ok()) {
+    EXPECT_EQ(engine.error().message.find('\n'), std::string::npos);
+  }
+  return engine.ok() ? "accepted" : engine.error().message;
+}
+
+TEST(MemoryPlan, RefusalsNameOptionAndValue) {
+  // A context of 2048 tokens needs 128 pages of 8 KiB.
+  std::string error = Refusal([](EngineConfig& config) {
+    config.max_model_len = 2048;
+    config.kv_cache_memory_bytes = KiB(512);
+  });
+  EXPECT_THAT(error, AnyOf(HasSubstr("max-model-len"), HasSubstr("max_model_len")));
+  EXPECT_THAT(error, AnyOf(HasSubstr("1024"), HasSubstr("1,024")));
+  error = Refusal([](EngineConfig& config) { config.kv_cache_memory_bytes = Bytes{1000}; });
+  EXPECT_THAT(error, AnyOf(HasSubstr("kv-cache-memory-bytes"), HasSubstr("kv_cache_memory_bytes")));
+  error = Refusal([](EngineConfig& config) { config.kv_cache_memory_bytes = Bytes{1ull << 50}; });
+  EXPECT_THAT(error, AnyOf(HasSubstr("kv-cache-memory-bytes"), HasSubstr("kv_cache_memory_bytes")));
+  error = Refusal([](EngineConfig& config) { config.block_size = 24; });
+  EXPECT_THAT(error, AnyOf(HasSubstr("block-size"), HasSubstr("block_size")));
+  EXPECT_THAT(error, HasSubstr("16"));
+  error = Refusal([](EngineConfig& config) { config.kv_cache_dtype = "fp9"; });
+  EXPECT_THAT(error, HasSubstr("fp9"));
+  EXPECT_THAT(error, HasSubstr("int8"));
+  error = Refusal([](EngineConfig& config) { config.kv_cache_dtype = "nvfp4"; });
+  EXPECT_THAT(error, HasSubstr("nvfp4"));
+  error = Refusal([](EngineConfig& config) {
+    config.kv_cache_memory_bytes = std::nullopt;
+    config.gpu_memory_utilization = 1e-7;
+  });
+  EXPECT_THAT(error,
+              AnyOf(HasSubstr("gpu-memory-utilization"), HasSubstr("gpu_memory_utilization")));
+  error = Refusal([](EngineConfig& config) {
+    config.kv_cache_memory_bytes = std::nullopt;
+    config.gpu_memory_utilization = 1.5;
+  });
+  EXPECT_THAT(error,
+              AnyOf(HasSubstr("gpu-memory-utilization"), HasSubstr("gpu_memory_utilization")));
+  error = Refusal([](EngineConfig& config) { config.max_model_len = 100000; });  // trained: 2048
+  EXPECT_THAT(error, AnyOf(HasSubstr("max-model-len"), HasSubstr("max_model_len")));
+  EXPECT_THAT(error, AnyOf(HasSubstr("2048"), HasSubstr("2,048")));
+  error = Refusal([](EngineConfig& config) { config.max_num_seqs = 0; });
+  EXPECT_THAT(error, AnyOf(HasSubstr("max-num-seqs"), HasSubstr("max_num_seqs")));
+  EXPECT_EQ(Refusal([](EngineConfig&) {}), "accepted");
+}
+
+}  // namespace
+}  // namespace masu
