@@ -11,7 +11,9 @@ namespace {
 using ::testing::HasSubstr;
 
 PlanRow Row(const char* encoding, const char* scale, uint64_t requests) {
-  PlanRow row{.kv_cache_dtype = encoding, .kv_encoding = encoding, .kv_scale = scale};
+  PlanRow row;
+  row.kv_cache_dtype = row.kv_encoding = encoding;
+  row.kv_scale = scale;
   row.weights.weights = "checkpoint";
   row.max_concurrent_requests = requests;
   row.fits = true;

@@ -15,9 +15,10 @@ struct PageSize {
   uint64_t bytes_per_token;
 };
 
-Result<PageSize> SizeOf(const KvGroup& group, KvSide side, uint32_t ranks, uint32_t block_size) {
+Result<PageSize> SizeOf(const PlanKvGroup& group, KvSide side, uint32_t ranks,
+                        uint32_t block_size) {
   switch (group.kind) {
-    case KvGroupKind::kLatent: {  // one latent for all heads: every rank holds all of it
+    case PlanKvGroupKind::kLatent: {  // one latent for all heads: every rank holds all of it
       const KvRowLayout layout = MakeKvLatentLayout({.side = side,
                                                      .block_size = block_size,
                                                      .num_layers = group.num_layers,
@@ -25,14 +26,14 @@ Result<PageSize> SizeOf(const KvGroup& group, KvSide side, uint32_t ranks, uint3
                                                      .rope_dim = group.rope_dim});
       return PageSize{layout.page_bytes, layout.bytes_per_token()};
     }
-    case KvGroupKind::kIndexer: {
+    case PlanKvGroupKind::kIndexer: {
       const KvRowLayout layout = MakeKvIndexerLayout({.encoding = side.encoding,
                                                       .block_size = block_size,
                                                       .num_layers = group.num_layers,
                                                       .head_dim = group.head_dim});
       return PageSize{layout.page_bytes, layout.bytes_per_token()};
     }
-    case KvGroupKind::kAttention:
+    case PlanKvGroupKind::kAttention:
       break;
   }
   // Heads fewer than ranks are replicated.
@@ -117,21 +118,22 @@ Result<std::vector<KvChoice>> ParseKvChoices(const std::vector<std::string>& nam
   return choices;
 }
 
-Result<KvFootprint> KvFootprint::Make(const std::vector<KvGroup>& groups, KvSide side,
-                                      uint32_t ranks, uint32_t block_size) {
+Result<KvFootprint> KvFootprint::Make(const std::vector<PlanKvGroup>& groups, const Input& input) {
   KvFootprint footprint;
-  footprint.block_size_ = block_size;
+  footprint.block_size_ = input.block_size;
+  footprint.prefill_chunk_ = input.prefill_chunk;
   // The only place that knows which block sizes there are.
   const auto probe = MakeKvPageLayout({.id = LayoutId(0),
-                                       .k = side,
-                                       .v = side,
-                                       .block_size = block_size,
+                                       .k = input.side,
+                                       .v = input.side,
+                                       .block_size = input.block_size,
                                        .num_layers = 1,
                                        .num_kv_heads = 1,
                                        .head_dim = 64});
   if (!probe.ok()) return probe.error();
-  for (const KvGroup& group : groups) {
-    MASU_ASSIGN_OR_RETURN(const PageSize size, SizeOf(group, side, ranks, block_size));
+  for (const PlanKvGroup& group : groups) {
+    MASU_ASSIGN_OR_RETURN(const PageSize size,
+                          SizeOf(group, input.side, input.ranks, input.block_size));
     footprint.bytes_per_token_ += size.bytes_per_token;
     if (!group.window) footprint.bytes_past_windows_ += size.bytes_per_token;
     footprint.groups_.push_back({size.page_bytes + sizeof(PageHeader), group.window});
@@ -143,17 +145,11 @@ uint64_t KvFootprint::RequestBytes(uint64_t tokens) const {
   uint64_t bytes = 0;
   for (const Pages& group : groups_) {
     uint64_t pages = CeilDivide(tokens, block_size_);
-    if (group.window) pages = std::min(pages, CeilDivide(*group.window, block_size_) + 1);
+    if (group.window) {
+      const uint64_t held = uint64_t{*group.window} + prefill_chunk_;
+      pages = std::min(pages, CeilDivide(held, block_size_) + 1);
+    }
     bytes = SaturatingAdd(bytes, SaturatingMultiply(pages, group.bytes));
-  }
-  return bytes;
-}
-
-uint64_t KvFootprint::StepBytes(uint64_t tokens) const {
-  uint64_t bytes = 0;
-  for (const Pages& group : groups_) {
-    if (!group.window) continue;
-    bytes = SaturatingAdd(bytes, SaturatingMultiply(CeilDivide(tokens, block_size_), group.bytes));
   }
   return bytes;
 }

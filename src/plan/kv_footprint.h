@@ -27,20 +27,22 @@ Result<std::vector<KvChoice>> ParseKvChoices(const std::vector<std::string>& nam
 
 class KvFootprint {
  public:
+  struct Input {
+    KvSide side;
+    uint32_t ranks = 1;
+    uint32_t block_size = 16;
+    uint32_t prefill_chunk = 2048;  // most tokens that a step adds to a request
+  };
   // Errors of the layouts: block size, head size.
-  static Result<KvFootprint> Make(const std::vector<KvGroup>& groups, KvSide side, uint32_t ranks,
-                                  uint32_t block_size);
+  static Result<KvFootprint> Make(const std::vector<PlanKvGroup>& groups, const Input& input);
 
   // One token in all layers, per rank.
   uint64_t bytes_per_token() const { return bytes_per_token_; }
   // Of a token beyond every window: layers without one.
   uint64_t bytes_per_token_past_windows() const { return bytes_past_windows_; }
-  // A request of `tokens`: whole pages and their headers. Layers with a window hold no more than
-  // the window and the page that it slides out of.
+  // A request of `tokens` at its peak: whole pages and their headers. Layers with a window hold the
+  // window and a prefill chunk, and the page that both straddle, as `masu serve` admits them.
   uint64_t RequestBytes(uint64_t tokens) const;
-  // What a step of `tokens` new tokens needs in layers with windows before old pages are free: once
-  // for all requests, since a step's tokens are shared.
-  uint64_t StepBytes(uint64_t tokens) const;
   bool has_windows() const { return bytes_past_windows_ != bytes_per_token_; }
   // Tokens that an arena holds: whole pages; with windows, in requests of `context` tokens.
   uint64_t Tokens(uint64_t arena, uint64_t context) const;
@@ -52,6 +54,7 @@ class KvFootprint {
   };
   std::vector<Pages> groups_;
   uint32_t block_size_ = 0;
+  uint32_t prefill_chunk_ = 0;
   uint64_t bytes_per_token_ = 0;
   uint64_t bytes_past_windows_ = 0;
 };

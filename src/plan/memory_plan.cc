@@ -81,10 +81,10 @@ Result<WeightPlan> PlanWeights(const ModelShape& shape, const WeightChoice& choi
 }
 
 // The KV groups that the MTP layers add if they draft: the same kinds, one layer for each.
-std::vector<KvGroup> MtpGroups(const ModelShape& shape) {
-  std::vector<KvGroup> groups;
+std::vector<PlanKvGroup> MtpGroups(const ModelShape& shape) {
+  std::vector<PlanKvGroup> groups;
   if (shape.config.mtp_layers == 0) return groups;
-  for (KvGroup group : shape.kv_groups) {
+  for (PlanKvGroup group : shape.kv_groups) {
     if (group.window) continue;
     group.num_layers = shape.config.mtp_layers;
     groups.push_back(group);
@@ -154,20 +154,18 @@ void Planner::Recommend() {
 }
 
 Result<void> Planner::AddRow(const WeightPlan& weights, const KvChoice& encoding) {
-  MASU_ASSIGN_OR_RETURN(
-      const KvFootprint footprint,
-      KvFootprint::Make(shape_.kv_groups, encoding.side, request_.ranks, request_.block_size));
-  MASU_ASSIGN_OR_RETURN(
-      const KvFootprint drafts,
-      KvFootprint::Make(MtpGroups(shape_), encoding.side, request_.ranks, request_.block_size));
+  const KvFootprint::Input input = {.side = encoding.side,
+                                    .ranks = request_.ranks,
+                                    .block_size = request_.block_size,
+                                    .prefill_chunk = request_.max_num_batched_tokens};
+  MASU_ASSIGN_OR_RETURN(const KvFootprint footprint, KvFootprint::Make(shape_.kv_groups, input));
+  MASU_ASSIGN_OR_RETURN(const KvFootprint drafts, KvFootprint::Make(MtpGroups(shape_), input));
   PlanRow row{.weights = weights,
               .kv_cache_dtype = encoding.name,
               .kv_encoding = KvEncodingName(encoding.side.encoding),
               .kv_scale = encoding.scale,
               .native = {}};
-  const uint64_t fixed =
-      SaturatingAdd(SaturatingAdd(weights.weights_bytes_per_rank, plan_.overhead_bytes),
-                    footprint.StepBytes(request_.max_num_batched_tokens));
+  const uint64_t fixed = SaturatingAdd(weights.weights_bytes_per_rank, plan_.overhead_bytes);
   row.kv_arena_bytes = plan_.budget_bytes > fixed ? plan_.budget_bytes - fixed : 0;
   row.kv_bytes_per_token = footprint.bytes_per_token();
   row.kv_bytes_per_token_past_windows = footprint.bytes_per_token_past_windows();
@@ -216,9 +214,9 @@ void Planner::AddNotes() {
   }
   if (config.sliding_window) {
     plan_.notes.push_back(
-        fmt::format("layers with a window hold {} tokens a request; KV tokens are those of "
-                    "requests of {}",
-                    *config.sliding_window, plan_.context));
+        fmt::format("layers with a window of {} hold that and a prefill chunk of {} a request; "
+                    "KV tokens are those of requests of {}",
+                    *config.sliding_window, request_.max_num_batched_tokens, plan_.context));
   }
   const bool has_8_bit = std::ranges::any_of(
       plan_.rows, [](const PlanRow& row) { return row.kv_encoding.starts_with("fp8"); });

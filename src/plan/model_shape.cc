@@ -245,17 +245,17 @@ ModelShape MakeModelShape(const PlanConfig& config) {
   return shape;
 }
 
-std::vector<KvGroup> MakeKvGroups(const PlanConfig& config) {
-  std::vector<KvGroup> groups;
+std::vector<PlanKvGroup> MakeKvGroups(const PlanConfig& config) {
+  std::vector<PlanKvGroup> groups;
   if (config.latent) {
-    groups.push_back({.kind = KvGroupKind::kLatent,
+    groups.push_back({.kind = PlanKvGroupKind::kLatent,
                       .num_layers = config.num_layers,
                       .latent_dim = config.latent->kv_lora_rank,
                       .rope_dim = config.latent->qk_rope_head_dim});
     if (config.indexer) {
       uint32_t layers = 0;
       for (const bool has : config.indexer->layers) layers += has ? 1 : 0;
-      groups.push_back({.kind = KvGroupKind::kIndexer,
+      groups.push_back({.kind = PlanKvGroupKind::kIndexer,
                         .num_layers = layers,
                         .head_dim = config.indexer->head_dim});
     }

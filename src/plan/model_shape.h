@@ -50,11 +50,11 @@ struct ShapeTensor {
   uint64_t elements() const;                            // saturating
 };
 
-enum class KvGroupKind { kAttention, kLatent, kIndexer };
+enum class PlanKvGroupKind { kAttention, kLatent, kIndexer };
 
 // Layers whose caches grow alike.
-struct KvGroup {
-  KvGroupKind kind = KvGroupKind::kAttention;
+struct PlanKvGroup {
+  PlanKvGroupKind kind = PlanKvGroupKind::kAttention;
   uint32_t num_layers = 0;
   uint32_t num_kv_heads = 0;  // kAttention
   uint32_t head_dim = 0;      // kAttention, kIndexer
@@ -66,7 +66,7 @@ struct KvGroup {
 struct ModelShape {
   PlanConfig config;
   std::vector<ShapeTensor> tensors;
-  std::vector<KvGroup> kv_groups;
+  std::vector<PlanKvGroup> kv_groups;
 
   // Parameters of a part, as model cards count them.
   uint64_t parameters(ModelPart part) const;
@@ -78,7 +78,7 @@ ModelShape MakeModelShape(const PlanConfig& config);
 Result<ModelShape> MakeGgufShape(const ModelConfig& config, const GgufFile& file);
 
 // Used by the two above: groups of the configuration's layers.
-std::vector<KvGroup> MakeKvGroups(const PlanConfig& config);
+std::vector<PlanKvGroup> MakeKvGroups(const PlanConfig& config);
 // The tensors of a vision tower and its projector.
 void AppendVisionTensors(const PlanVision& vision, uint32_t text_hidden_size,
                          std::vector<ShapeTensor>& tensors);

@@ -2,6 +2,7 @@
 #include <array>
 #include <string_view>
 
+#include "model/kv_groups.h"
 #include "plan/model_shape.h"
 
 namespace masu {
@@ -76,6 +77,11 @@ Result<ModelShape> MakeGgufShape(const ModelConfig& config, const GgufFile& file
   shape.config.tied_embeddings = config.tied_embeddings;
   shape.config.dtype = config.kv_cache_dtype;
   shape.config.layer_slides.assign(config.num_layers, false);
+  for (const KvGroup& group : KvGroupsOf(config)) {
+    if (group.window == 0 || group.window >= config.max_position) continue;
+    shape.config.sliding_window = group.window;
+    for (const uint32_t layer : group.layers) shape.config.layer_slides[layer] = true;
+  }
   for (const GgufTensor& tensor : file.tensors()) {
     shape.tensors.push_back(Describe(tensor, config));
   }
