@@ -54,7 +54,7 @@ struct PlanVision {
 struct PlanQuantization {
   std::string format;                // "fp8", "int4-g32", ...: names as of `--weights`
   bool zero_points = false;          // stored beside the scales
-  std::vector<std::string> ignored;  // names, substrings or "re:" patterns of modules kept wide
+  std::vector<std::string> ignored;  // modules kept wide: see WideModules
 };
 
 struct PlanConfig {
@@ -92,8 +92,5 @@ struct PlanConfig {
 Result<PlanConfig> ParsePlanConfig(std::string_view json, const std::string& file);
 // Reads `path`, a config.json.
 Result<PlanConfig> ReadPlanConfig(const std::string& path);
-
-// Whether the quantization leaves this module ("model.layers.0.self_attn.q_proj") as it was.
-bool KeepsModuleWide(const PlanQuantization& quantization, const std::string& module);
 
 }  // namespace masu

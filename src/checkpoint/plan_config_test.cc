@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "checkpoint/wide_modules.h"
 #include "tests/support/model_configs.h"
 
 namespace masu {
@@ -76,17 +77,21 @@ TEST(PlanConfig, WindowsOfEachFamily) {
 }
 
 TEST(PlanConfig, IgnoredModulesStayWide) {
-  const PlanQuantization kimi = *Parse(KimiK26Config()).quantization;
-  EXPECT_FALSE(KeepsModuleWide(kimi, "model.layers.3.mlp.experts.0.up_proj"));
-  EXPECT_TRUE(KeepsModuleWide(kimi, "model.layers.3.mlp.shared_experts.up_proj"));
-  EXPECT_TRUE(KeepsModuleWide(kimi, "model.layers.0.mlp.up_proj"));
-  EXPECT_TRUE(KeepsModuleWide(kimi, "model.layers.3.self_attn.o_proj"));
-  EXPECT_TRUE(KeepsModuleWide({.format = "fp8", .ignored = {"layers.0."}}, "model.layers.0.x"));
+  const WideModules kimi(*Parse(KimiK26Config()).quantization);
+  EXPECT_FALSE(kimi.Contains("model.layers.3.mlp.experts.0.up_proj"));
+  EXPECT_TRUE(kimi.Contains("model.layers.3.mlp.shared_experts.up_proj"));
+  EXPECT_TRUE(kimi.Contains("model.layers.0.mlp.up_proj"));
+  EXPECT_TRUE(kimi.Contains("model.layers.3.self_attn.o_proj"));
+  const auto contains = [](const std::string& pattern, const std::string& module) {
+    return WideModules({.format = "fp8", .ignored = {pattern}}).Contains(module);
+  };
+  EXPECT_TRUE(contains("layers.0.", "model.layers.0.x"));
+  EXPECT_FALSE(contains("re:layers.0.", "model.layers.0.x"));
+  EXPECT_TRUE(contains("model.layers.0*", "model.layers.0.x"));
   // Broken, long and slow patterns cost nothing and match nothing.
-  const std::string module(200, 'a');
   for (const std::string& pattern :
        {std::string("re:(["), "re:" + std::string(5000, '('), std::string("re:(a*)*(a*)*(a*)*b")}) {
-    EXPECT_FALSE(KeepsModuleWide({.format = "fp8", .ignored = {pattern}}, module));
+    EXPECT_FALSE(contains(pattern, std::string(200, 'a')));
   }
 }
 

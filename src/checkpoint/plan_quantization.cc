@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <regex>
-
 #include "checkpoint/plan_config_keys.h"
 
 namespace masu {
@@ -77,25 +74,6 @@ Result<void> ReadModelOpt(const PlanConfigKeys& keys, PlanQuantization& quantiza
   return {};
 }
 
-// One component of an ignore list against a module name: "re:" patterns match from the start as
-// Python's re.match does, "*" at the end of a name stands for anything, anything else is a part of
-// the name. The polynomial matcher bounds what a hostile pattern costs.
-bool Matches(const std::string& pattern, const std::string& module) {
-  if (!pattern.starts_with("re:")) {
-    const std::string stem = pattern.substr(0, pattern.find('*'));
-    return !stem.empty() && module.find(stem) != std::string::npos;
-  }
-  constexpr size_t kLongestPattern = 200;
-  if (pattern.size() > kLongestPattern) return false;
-  try {
-    const std::regex expression(pattern.substr(3),
-                                std::regex::ECMAScript | std::regex_constants::__polynomial);
-    return std::regex_search(module, expression, std::regex_constants::match_continuous);
-  } catch (const std::regex_error&) {
-    return false;  // the planner then counts the module as quantized, as without the entry
-  }
-}
-
 }  // namespace
 
 Result<void> ReadPlanQuantization(const nlohmann::json& json, const std::string& file,
@@ -126,11 +104,6 @@ Result<void> ReadPlanQuantization(const nlohmann::json& json, const std::string&
   config.fp8_kv_scales = IsFp8Kv(keys.Find("kv_cache_scheme"));
   config.quantization = std::move(quantization);
   return {};
-}
-
-bool KeepsModuleWide(const PlanQuantization& quantization, const std::string& module) {
-  return std::any_of(quantization.ignored.begin(), quantization.ignored.end(),
-                     [&](const std::string& pattern) { return Matches(pattern, module); });
 }
 
 }  // namespace masu

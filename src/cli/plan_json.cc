@@ -29,6 +29,7 @@ Json RowToJson(const PlanRow& row, const MemoryPlan& plan) {
           {"kv_encoding", row.kv_encoding},
           {"kv_scale", row.kv_scale},
           {"weights", weights.weights},
+          {"weights_format", weights.format},
           {"checkpoint_bytes", weights.checkpoint_bytes},
           {"checkpoint_bytes_per_rank", weights.checkpoint_bytes_per_rank},
           {"weights_bytes_per_rank", weights.weights_bytes_per_rank},

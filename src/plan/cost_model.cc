@@ -23,7 +23,8 @@ bool NamesEncoding(const std::string& name, const PlanRow& row) {
 
 bool Matches(const ThroughputPoint& point, const PlanRow& row) {
   return NamesEncoding(point.kv_cache_dtype, row) &&
-         (point.weights.empty() || point.weights == row.weights.weights);
+         (point.weights.empty() || point.weights == row.weights.weights ||
+          point.weights == row.weights.format);
 }
 
 // The fastest measurement of this row that `requests` requests suffice for.

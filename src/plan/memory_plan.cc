@@ -53,7 +53,8 @@ Result<void> CheckRequest(const ModelShape& shape, const PlanRequest& request) {
 Result<WeightPlan> PlanWeights(const ModelShape& shape, const WeightChoice& choice,
                                const PlanRequest& request, uint32_t ranks) {
   MASU_ASSIGN_OR_RETURN(const TensorSizer sizer, TensorSizer::Make(shape, choice));
-  WeightPlan plan{.weights = choice.name};
+  WeightPlan plan{.weights = choice.name,
+                  .format = choice.as_checkpoint ? StoredFormatName(shape) : choice.name};
   uint64_t parts[4] = {};
   for (const ShapeTensor& tensor : shape.tensors) {
     if (tensor.part != ModelPart::kAbsorbedCopies) {

@@ -34,6 +34,7 @@ struct PlanRequest {
 // Bytes of one weight format.
 struct WeightPlan {
   std::string weights;                     // "checkpoint", "fp8", "int4-g32-experts"
+  std::string format;                      // the same, or what the checkpoint has: "bf16"
   uint64_t checkpoint_bytes = 0;           // all that the file holds
   uint64_t checkpoint_bytes_per_rank = 0;  // the same divided evenly, for comparison
   uint64_t language_model_bytes = 0;       // per rank, as are the following

@@ -46,7 +46,7 @@ std::string Where(const PlanRequest& request, const MemoryPlan& plan) {
 std::string Weights(const PlanRequest& request, const MemoryPlan& plan, const PlanRow& row) {
   const WeightPlan& weights = row.weights;
   std::string text = weights.weights == "checkpoint"
-                         ? "\nWeights as the checkpoint has them\n"
+                         ? fmt::format("\nWeights as the checkpoint has them: {}\n", weights.format)
                          : fmt::format("\nWeights {}\n", weights.weights);
   text += Line("checkpoint", weights.checkpoint_bytes);
   if (request.ranks > 1) {

@@ -61,6 +61,14 @@ Result<WeightChoice> ParseWeightChoice(const std::string& name, const ModelShape
   return choice;
 }
 
+std::string StoredFormatName(const ModelShape& shape) {
+  if (!shape.tensors.empty() && shape.tensors.front().stored_bytes) return "gguf";
+  if (shape.config.quantization) return shape.config.quantization->format;
+  return shape.config.dtype == "float32"   ? "fp32"
+         : shape.config.dtype == "float16" ? "fp16"
+                                           : "bf16";
+}
+
 uint64_t MatrixBytes(const WeightFormat& format, uint64_t rows, uint64_t columns) {
   const uint64_t elements = SaturatingMultiply(rows, columns);
   const auto scales = [&](uint64_t per_row, uint64_t bytes) {
@@ -102,6 +110,7 @@ Result<TensorSizer> TensorSizer::Make(const ModelShape& shape, const WeightChoic
   if (const auto& quantization = shape.config.quantization; quantization) {
     MASU_ASSIGN_OR_RETURN(sizer.format_, ParseWeightFormat(quantization->format));
     sizer.format_.zero_points = quantization->zero_points;
+    sizer.wide_.emplace(*quantization);
   }
   return sizer;
 }
@@ -111,13 +120,12 @@ bool TensorSizer::Quantized(const ShapeTensor& tensor) const {
   if (!choice_->as_checkpoint) {
     return !choice_->experts_only || tensor.kind == TensorKind::kRoutedExpert;
   }
-  if (!shape_->config.quantization) return false;
+  if (!wide_) return false;
   std::string module = tensor.name;
   if (const size_t star = module.find('*'); star != std::string::npos) module.replace(star, 1, "0");
-  if (shape_->config.wrapper.empty()) return !KeepsModuleWide(*shape_->config.quantization, module);
-  // Kimi K2.5 puts "language_model." in front; patterns are written for either form.
-  return !KeepsModuleWide(*shape_->config.quantization, module) &&
-         !KeepsModuleWide(*shape_->config.quantization, "language_model." + module);
+  // A wrapper puts "language_model." in front; patterns are written for either form.
+  return !wide_->Contains(module) &&
+         (shape_->config.wrapper.empty() || !wide_->Contains("language_model." + module));
 }
 
 uint64_t TensorSizer::Bytes(const ShapeTensor& tensor, uint64_t ranks) const {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
+#include "checkpoint/wide_modules.h"
 #include "plan/model_shape.h"
 
 namespace masu {
@@ -32,6 +34,9 @@ Result<WeightFormat> ParseWeightFormat(std::string_view name);
 // A format, a format with "-experts", or "checkpoint". Refuses "-experts" for a model without.
 Result<WeightChoice> ParseWeightChoice(const std::string& name, const ModelShape& shape);
 
+// What the checkpoint stores its linear layers as: "fp8", "bf16", "gguf".
+std::string StoredFormatName(const ModelShape& shape);
+
 // A matrix of `rows` outputs and `columns` inputs. Saturating.
 uint64_t MatrixBytes(const WeightFormat& format, uint64_t rows, uint64_t columns);
 
@@ -50,7 +55,8 @@ class TensorSizer {
   const ModelShape* shape_;
   const WeightChoice* choice_;
   WeightFormat format_;
-  uint32_t wide_bytes_ = 2;  // of an element that no format applies to
+  std::optional<WideModules> wide_;  // of a quantized checkpoint whose formats are taken
+  uint32_t wide_bytes_ = 2;          // of an element that no format applies to
 };
 
 }  // namespace masu
