@@ -12,8 +12,8 @@ namespace masu {
 namespace {
 
 // Bounds far above any published model: they catch damaged files before products or lists can hurt.
-constexpr uint64_t kMaxLayers = 4096;
-constexpr uint64_t kMaxWidth = 1 << 22;
+constexpr uint64_t kMaxLayers = kMaxPlanLayers;
+constexpr uint64_t kMaxWidth = kMaxPlanWidth;
 constexpr uint64_t kMaxVocab = 1 << 24;
 constexpr uint64_t kMaxPositions = 1 << 30;
 constexpr uint64_t kMaxExperts = 1 << 16;
@@ -267,35 +267,6 @@ Result<std::vector<bool>> Reader::ExpertLayers() const {
   return layers;
 }
 
-// MoonViT of Kimi K2.5 (its keys begin with vt_ in some files) and SigLIP of Gemma 3.
-Result<PlanVision> ReadVision(const nlohmann::json& json, const std::string& wrapper,
-                              const std::string& file) {
-  const PlanConfigKeys keys(json, file);
-  const auto either = [&](const std::string& key) {
-    return keys.Required(keys.Find("vt_" + key) ? "vt_" + key : key, 1, kMaxWidth);
-  };
-  PlanVision vision;
-  MASU_ASSIGN_OR_RETURN(vision.num_layers, either("num_hidden_layers"));
-  MASU_ASSIGN_OR_RETURN(vision.hidden_size, either("hidden_size"));
-  MASU_ASSIGN_OR_RETURN(vision.intermediate_size, either("intermediate_size"));
-  MASU_ASSIGN_OR_RETURN(vision.patch_size, keys.WithDefault("patch_size", 1, 1024, 14));
-  if (vision.num_layers > kMaxLayers) return keys.Wrong("num_hidden_layers", "at most 4096");
-  if (wrapper == "kimi_k25") {
-    MASU_ASSIGN_OR_RETURN(const uint32_t height,
-                          keys.WithDefault("init_pos_emb_height", 1, 4096, 64));
-    MASU_ASSIGN_OR_RETURN(const uint32_t width,
-                          keys.WithDefault("init_pos_emb_width", 1, 4096, 64));
-    vision.positions = height * width;
-    vision.projector = PlanVision::Projector::kPatchMerger;
-    vision.merged_patches = 4;  // merge_kernel_size [2, 2]
-    return vision;
-  }
-  MASU_ASSIGN_OR_RETURN(const uint32_t image, keys.WithDefault("image_size", 1, 65536, 896));
-  const uint32_t side = image / vision.patch_size;
-  vision.positions = side * side;
-  return vision;
-}
-
 Result<std::string> ReadDtype(const PlanConfigKeys& text, const PlanConfigKeys& outer) {
   for (const PlanConfigKeys* keys : {&text, &outer}) {
     for (const char* key : {"dtype", "torch_dtype"}) {
@@ -363,7 +334,7 @@ Result<PlanConfig> ParsePlanConfig(std::string_view json, const std::string& fil
   if (nested != nullptr) config.wrapper = outer_type;
   if (const nlohmann::json* vision = outer_keys.Find("vision_config"); vision != nullptr) {
     if (!vision->is_object()) return outer_keys.Wrong("vision_config", "an object");
-    MASU_ASSIGN_OR_RETURN(config.vision, ReadVision(*vision, config.wrapper, file));
+    MASU_ASSIGN_OR_RETURN(config.vision, ReadPlanVision(*vision, config.wrapper, file));
   }
   const nlohmann::json* quantization = outer_keys.Find("quantization_config");
   if (quantization == nullptr) quantization = text_keys.Find("quantization_config");

@@ -13,7 +13,10 @@ Error PlanConfigKeys::Missing(const std::string& key) const {
 }
 
 Error PlanConfigKeys::Wrong(const std::string& key, const std::string& expected) const {
-  std::string shown = object_.at(key).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  const nlohmann::json* value = Find(key);
+  std::string shown = value == nullptr
+                          ? "absent"
+                          : value->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   constexpr size_t kLongest = 40;
   if (shown.size() > kLongest) shown = shown.substr(0, kLongest) + "...";
   return DataLoss("{}: key '{}' is {}, expected {}; correct the file or fetch it again", file_, key,

@@ -12,6 +12,9 @@
 
 namespace masu {
 
+inline constexpr uint64_t kMaxPlanLayers = 4096;
+inline constexpr uint64_t kMaxPlanWidth = 1 << 22;
+
 class PlanConfigKeys {
  public:
   // `object` must outlive this.
@@ -38,6 +41,11 @@ class PlanConfigKeys {
   const nlohmann::json& object_;
   std::string file_;
 };
+
+// plan_vision.cc: MoonViT of Kimi K2.5 (its keys begin with vt_ in some files) and SigLIP of
+// Gemma 3.
+Result<PlanVision> ReadPlanVision(const nlohmann::json& json, const std::string& wrapper,
+                                  const std::string& file);
 
 // plan_quantization.cc: fills quantization and fp8_kv_scales from `quantization_config`.
 Result<void> ReadPlanQuantization(const nlohmann::json& quantization, const std::string& file,

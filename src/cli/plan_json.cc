@@ -20,7 +20,8 @@ Json CostToJson(const std::optional<RowCost>& cost) {
           {"relative_to_baseline", cost->relative_to_baseline},
           {"if_throughput_10_percent_higher", cost->if_throughput_10_percent_higher},
           {"if_capacity_doubled", OrNull(cost->if_capacity_doubled)},
-          {"if_capacity_halved", OrNull(cost->if_capacity_halved)}};
+          {"if_capacity_halved", OrNull(cost->if_capacity_halved)},
+          {"if_throughput_follows_capacity", OrNull(cost->if_throughput_follows_capacity)}};
 }
 
 Json RowToJson(const PlanRow& row, const MemoryPlan& plan) {

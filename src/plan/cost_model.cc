@@ -76,7 +76,8 @@ Result<std::vector<std::optional<RowCost>>> MakeCosts(const MemoryPlan& plan, ui
     return PerMillion(request.price_per_hour, ranks, tokens_per_second);
   };
   std::vector<std::optional<RowCost>> costs;
-  std::optional<double> baseline;
+  const PlanRow* first = nullptr;
+  double baseline = 0;
   for (const PlanRow& row : plan.rows) {
     const uint64_t requests = row.max_concurrent_requests;
     const ThroughputPoint* best = row.fits ? Best(request, row, requests) : nullptr;
@@ -95,8 +96,16 @@ Result<std::vector<std::optional<RowCost>>> MakeCosts(const MemoryPlan& plan, ui
                  .per_million_tokens = per_million(best->tokens_per_second),
                  .if_capacity_doubled = at_capacity(SaturatingMultiply(requests, 2), 2.0),
                  .if_capacity_halved = at_capacity(requests / 2, 0.5)};
-    if (!baseline) baseline = cost.per_million_tokens;
-    cost.relative_to_baseline = cost.per_million_tokens / *baseline;
+    if (first == nullptr) {
+      first = &row;
+      baseline = cost.per_million_tokens;
+    }
+    cost.relative_to_baseline = cost.per_million_tokens / baseline;
+    if (best->concurrency == 0) {
+      cost.if_throughput_follows_capacity =
+          per_million(best->tokens_per_second * static_cast<double>(row.kv_tokens) /
+                      static_cast<double>(first->kv_tokens));
+    }
     cost.if_throughput_10_percent_higher = cost.per_million_tokens / 1.1;
     costs.emplace_back(cost);
   }

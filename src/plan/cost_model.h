@@ -35,8 +35,11 @@ struct RowCost {
   // Twice or half the room for KV pages: the best measurement whose concurrency fits then; where
   // concurrency is not known, a throughput in proportion to the requests in flight, which is the
   // most that capacity can change. None: nothing measured fits.
-  std::optional<double> if_capacity_doubled;
-  std::optional<double> if_capacity_halved;
+  std::optional<double> if_capacity_doubled = std::nullopt;
+  std::optional<double> if_capacity_halved = std::nullopt;
+  // Where concurrency is not known: the cost if throughput followed the KV tokens that fit, with
+  // the one given as the baseline's. The most that an encoding's or a format's room can be worth.
+  std::optional<double> if_throughput_follows_capacity = std::nullopt;
 };
 
 // One entry per row; nullopt where nothing that was measured fits. Errors: a price or a throughput

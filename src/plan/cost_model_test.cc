@@ -16,6 +16,7 @@ PlanRow Row(const char* encoding, const char* scale, uint64_t requests) {
   row.kv_scale = scale;
   row.weights.weights = "checkpoint";
   row.max_concurrent_requests = requests;
+  row.kv_tokens = requests * 1000;
   row.fits = true;
   return row;
 }
@@ -39,6 +40,8 @@ TEST(CostModel, OneThroughput) {
   EXPECT_NEAR(costs[0]->if_throughput_10_percent_higher, 32 / 7.92, 1e-9);
   EXPECT_NEAR(*costs[0]->if_capacity_doubled, 32 / 14.4, 1e-9);
   EXPECT_NEAR(*costs[0]->if_capacity_halved, 32 / 3.6, 1e-9);
+  EXPECT_NEAR(*costs[0]->if_throughput_follows_capacity, 32 / 7.2, 1e-9);
+  EXPECT_NEAR(*costs[1]->if_throughput_follows_capacity, 32 / 14.4, 1e-9);
 }
 
 // The published case: 32 requests fit at bfloat16 and 64 at fp8, for 41 % more tokens per second;
@@ -56,6 +59,7 @@ TEST(CostModel, MeasurementsCountOnlyWhereTheirConcurrencyFits) {
   // With twice the room bfloat16 would reach its 64 too; with half, fp8 falls to its 32.
   EXPECT_NEAR(*costs[0]->if_capacity_doubled, 32e6 / (2300 * 3600), 1e-9);
   EXPECT_FALSE(costs[0]->if_capacity_halved);
+  EXPECT_FALSE(costs[0]->if_throughput_follows_capacity);
   EXPECT_NEAR(*costs[1]->if_capacity_halved, 32e6 / (1500 * 3600), 1e-9);
 }
 

@@ -157,9 +157,11 @@ TEST(GoldenPlans, LatentCachesOfOtherModels) {
   const ModelShape deepseek = Shape(DeepSeekV3Config());
   PlanRequest request = OnEightH200();
   EXPECT_EQ(OneRow(deepseek, request, "bfloat16", "auto").kv_bytes_per_token, 70272u);
-  // 512 codes, a scale of 2 bytes, 64 rotated values at 16 bits.
-  EXPECT_EQ(OneRow(deepseek, request, "fp8", "dynamic").kv_bytes_per_token, 61u * (512 + 2 + 128));
-  EXPECT_EQ(OneRow(deepseek, request, "int8", "auto").kv_bytes_per_token, 61u * (512 + 2 + 128));
+  // 512 codes, a scale of 2 bytes, 64 rotated values at 16 bits; a page of 16 is padded by 32
+  // bytes.
+  constexpr uint64_t kRow = 61 * (512 + 2 + 128);
+  EXPECT_EQ(OneRow(deepseek, request, "fp8", "dynamic").kv_bytes_per_token, kRow + 32 / 16);
+  EXPECT_EQ(OneRow(deepseek, request, "int8", "auto").kv_bytes_per_token, kRow + 32 / 16);
   std::string v32 = DeepSeekV3Config();
   v32.replace(v32.find("deepseek_v3"), 11, "deepseek_v32");
   v32.insert(v32.find("\"q_lora_rank\""), R"("index_n_heads": 64, "index_head_dim": 128, )");

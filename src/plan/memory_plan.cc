@@ -43,8 +43,10 @@ Result<void> CheckRequest(const ModelShape& shape, const PlanRequest& request) {
     for (uint32_t ranks = 1; ranks <= 64; ++ranks) {
       if (DividesHeads(shape.config, ranks)) works += fmt::format(" {}", ranks);
     }
-    return InvalidArgument("--tp {} does not divide {} query heads and {} KV heads; use one of{}",
-                           request.ranks, shape.config.num_heads, shape.config.num_kv_heads, works);
+    const std::string kv_heads =
+        shape.config.latent ? "" : fmt::format(" and {} KV heads", shape.config.num_kv_heads);
+    return InvalidArgument("--tp {} does not divide {} query heads{}; use one of{}", request.ranks,
+                           shape.config.num_heads, kv_heads, works);
   }
   if (request.context == 0) return InvalidArgument("--context must be at least 1 token");
   return {};
@@ -147,10 +149,11 @@ void Planner::Recommend() {
   if (shape_.config.latent) {
     plan_.recommended_kv_cache_dtype = "fp8_e4m3";
     plan_.recommended_because =
-        "published to be near lossless for latent attention; int8 is not measured there yet";
+        "published as near lossless for latent attention with dynamic scales; int8 is not measured "
+        "there yet";
   } else {
     plan_.recommended_kv_cache_dtype = "int8";
-    plan_.recommended_because = "lowest error at 8 bits";
+    plan_.recommended_because = "the lowest divergence at its size (docs/quality.md)";
   }
 }
 
@@ -199,6 +202,8 @@ void Planner::NoteThatNothingFits(const WeightChoice& choice, const WeightPlan& 
 
 void Planner::AddNotes() {
   const PlanConfig& config = shape_.config;
+  plan_.notes.push_back(fmt::format("recommended at 8 bits: {}, {}",
+                                    plan_.recommended_kv_cache_dtype, plan_.recommended_because));
   if (config.latent) {
     plan_.notes.emplace_back(
         "latent attention: every rank holds the whole KV cache, so --tp does not make it smaller; "

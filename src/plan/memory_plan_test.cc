@@ -95,7 +95,7 @@ TEST(MemoryPlan, ModelThatDoesNotFitNamesTheRanksThatWould) {
   const MemoryPlan plan = MakeMemoryPlan(Shape(DenseConfig(llama70b)), request).value();
   EXPECT_FALSE(plan.rows[0].fits);
   EXPECT_EQ(plan.rows[0].kv_tokens, 0u);
-  EXPECT_THAT(plan.notes, Contains(HasSubstr("use --tp 4 or more")));
+  EXPECT_THAT(plan.notes, Contains(HasSubstr("use --tp 2 or more")));
 }
 
 TEST(MemoryPlan, TensorParallelDividesKvHeadsUntilThereIsOneOnEachRank) {

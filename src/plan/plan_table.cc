@@ -72,7 +72,7 @@ std::string Header(const MemoryPlan& plan) {
                      "bytes/token", "KV tokens", "requests", FormatCount(plan.context));
 }
 
-std::string Encoding(const MemoryPlan& plan, const PlanRow& row) {
+std::string Encoding(const PlanRow& row) {
   std::string text =
       fmt::format("{} {:<10} {:<10} {:>11} {:>13} {:>9}", row.recommended ? "*" : " ",
                   row.kv_cache_dtype, row.kv_scale, FormatCount(row.kv_bytes_per_token),
@@ -82,7 +82,7 @@ std::string Encoding(const MemoryPlan& plan, const PlanRow& row) {
                         FormatCount(row.kv_bytes_per_token_past_windows));
   }
   if (row.native && !*row.native) text += "  widened when read";
-  if (row.recommended) text += "  recommended: " + plan.recommended_because;
+  if (row.recommended) text += "  recommended";
   return text + "\n";
 }
 
@@ -90,34 +90,35 @@ std::string Optional(const std::optional<double>& cost) {
   return cost ? fmt::format("{:.3f}", *cost) : "-";
 }
 
+std::string CostLine(const RowCost& cost) {
+  return fmt::format(" {:>9} {:>9.0f} {:>9.3f} {:>+7.1f}% {:>10.3f} {:>9} {:>9} {:>9}\n",
+                     cost.concurrency == 0 ? "-" : FormatCount(cost.concurrency),
+                     cost.tokens_per_second, cost.per_million_tokens,
+                     (cost.relative_to_baseline - 1) * 100, cost.if_throughput_10_percent_higher,
+                     Optional(cost.if_capacity_doubled), Optional(cost.if_capacity_halved),
+                     Optional(cost.if_throughput_follows_capacity));
+}
+
 std::string Costs(const MemoryPlan& plan, const std::vector<std::optional<RowCost>>& costs) {
   std::string text = fmt::format(
-      "\nCost per million tokens\n  {:<18} {:<10} {:<10} {:>9} {:>9} {:>9} {:>8} {:>9} "
-      "{:>9} {:>9}\n",
+      "\nCost per million tokens\n  {:<18} {:<10} {:<10} {:>9} {:>9} {:>9} {:>8} {:>10} {:>9} "
+      "{:>9} "
+      "{:>9}\n",
       "weights", "KV cache", "scale", "requests", "tokens/s", "cost", "change", "+10% tok/s",
-      "2x room", "1/2 room");
-  bool by_proportion = false;
+      "2x room", "1/2 room", "by room");
+  bool concurrency_unknown = false;
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
-    const std::string name = fmt::format("  {:<18} {:<10} {:<10}", row.weights.weights,
-                                         row.kv_cache_dtype, row.kv_scale);
-    if (!costs[i]) {
-      text += name + " nothing that was measured fits\n";
-      continue;
-    }
-    const RowCost& cost = *costs[i];
-    by_proportion |= cost.concurrency == 0;
-    text += fmt::format("{} {:>9} {:>9.0f} {:>9.3f} {:>+7.1f}% {:>10.3f} {:>9} {:>9}\n", name,
-                        cost.concurrency == 0 ? "-" : FormatCount(cost.concurrency),
-                        cost.tokens_per_second, cost.per_million_tokens,
-                        (cost.relative_to_baseline - 1) * 100, cost.if_throughput_10_percent_higher,
-                        Optional(cost.if_capacity_doubled), Optional(cost.if_capacity_halved));
+    text += fmt::format("  {:<18} {:<10} {:<10}", row.weights.weights, row.kv_cache_dtype,
+                        row.kv_scale);
+    text += costs[i] ? CostLine(*costs[i]) : " nothing that was measured fits\n";
+    concurrency_unknown |= costs[i] && costs[i]->concurrency == 0;
   }
-  text += "  (change: against the first row; the other columns: the cost if that changed)\n";
-  if (by_proportion) {
+  text += "  (change: against the first row; columns after it: the cost if that changed)\n";
+  if (concurrency_unknown) {
     text +=
-        "  (2x and 1/2 room: if throughput followed the requests in flight, the most that room "
-        "can change)\n";
+        "  (room: if throughput followed the KV tokens that fit, the most that they can change; by "
+        "room:\n   the throughput given is the first row's)\n";
   }
   return text;
 }
@@ -133,7 +134,7 @@ std::string FormatPlan(const ModelShape& shape, const PlanRequest& request, cons
       weights = row.weights.weights;
       text += Weights(request, plan, row) + Header(plan);
     }
-    text += Encoding(plan, row);
+    text += Encoding(row);
   }
   if (!plan.rows.empty() && plan.rows.front().mtp_kv_bytes_per_token > 0) {
     text += fmt::format("  (MTP layers that draft would take {} bytes a token more in {})\n",
