@@ -13,7 +13,8 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-Json PlanOf(const std::string& config, PlanRequest request, const CostRequest* cost = nullptr) {
+Json PlanOf(const std::string& config, const PlanRequest& request,
+            const CostRequest* cost = nullptr) {
   const ModelShape shape = MakeModelShape(ParsePlanConfig(config, "config.json").value());
   const MemoryPlan plan = MakeMemoryPlan(shape, request).value();
   std::vector<std::optional<RowCost>> costs;
