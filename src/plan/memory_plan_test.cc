@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "ops/kv_layout.h"
 #include "ops/page_header.h"
 #include "plan/activation_model.h"
@@ -255,6 +257,43 @@ TEST(MemoryPlan, HugeSizesAreRefusedNotWrappedRound) {
   request.context = UINT64_MAX;
   const PlanRow row = MakeMemoryPlan(Llama8B(), request).value().rows[0];
   EXPECT_EQ(row.max_concurrent_requests, 0u);
+}
+
+// Whatever a damaged file says, the plan is numbers or an error of one line.
+TEST(MemoryPlan, DamagedConfigurationsNeverAbort) {
+  std::mt19937 random(20260803);
+  const auto below = [&](size_t n) { return random() % n; };
+  const std::string original = Glm52Config();
+  const std::string letters = "0123456789-{}[]\",:e. tfn";
+  PlanRequest request = On("h200");
+  request.weights = {"checkpoint", "int4-g32"};
+  int planned = 0;
+  for (int round = 0; round < 1500; ++round) {
+    std::string json = original;
+    for (size_t changes = 1 + below(3); changes > 0; --changes) {
+      const size_t digit = json.find_first_of("0123456789", below(json.size()));
+      const size_t at = below(4) == 0 || digit == std::string::npos ? below(json.size()) : digit;
+      if (below(2) == 0) {
+        json[at] = letters[below(letters.size())];
+      } else {
+        json.insert(at, 1 + below(4), letters[below(10)]);
+      }
+    }
+    const Result<PlanConfig> config = ParsePlanConfig(json, "config.json");
+    if (!config.ok()) {
+      EXPECT_THAT(config.error().message, Not(HasSubstr("\n")));
+      continue;
+    }
+    const ModelShape shape = MakeModelShape(*config);
+    const Result<MemoryPlan> plan = MakeMemoryPlan(shape, request);
+    if (!plan.ok()) {
+      EXPECT_THAT(plan.error().message, Not(HasSubstr("\n")));
+      continue;
+    }
+    ++planned;
+    for (const PlanRow& row : plan->rows) EXPECT_LE(row.kv_arena_bytes, plan->budget_bytes);
+  }
+  EXPECT_GT(planned, 50);
 }
 
 TEST(MemoryPlan, TableHasALineForEachPart) {
