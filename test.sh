@@ -19,7 +19,7 @@ Installs what is missing (as root or with sudo), builds, and runs every test. St
   asan       unit tests of the layers that handle memory and foreign bytes, with ASan and UBSan
   tsan       unit tests of the layers that have threads, with TSan
 
-  --all      adds fuzz (a minute for each target), soak (tests marked soak) and bench
+  --all      adds fuzz (a minute for each target), soak (pytest marked soak, gtest *Soak*) and bench
   --only     runs only these steps, and build before those that need it
   --help     prints this
 
@@ -168,7 +168,15 @@ fuzz() {
   done
 }
 
-soak() { run_pytest soak -m soak; }
+soak() {
+  local program
+  mkdir -p "$results/soak"
+  for program in build/release/*_test; do
+    [[ -x $program ]] || continue
+    GTEST_OUTPUT="xml:$results/soak/" "$program" --gtest_also_run_disabled_tests --gtest_filter='*Soak*' || return 1
+  done
+  run_pytest soak -m soak
+}
 
 bench() {
   local program found=0

@@ -36,7 +36,7 @@ Result<FileMapping> FileMapping::Map(const std::string& path) {
     if (known && S_ISREG(status.st_mode)) {
       return DataLoss("{}: the file is empty; fetch it again", path);
     }
-    return InvalidArgument("{}: is not a regular file; name a .gguf file", path);
+    return InvalidArgument("{}: is not a regular file; name a file of a model", path);
   }
   const auto size = static_cast<size_t>(status.st_size);
   void* address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);

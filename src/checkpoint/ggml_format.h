@@ -24,6 +24,16 @@ constexpr std::optional<GgmlFormat> FindGgmlFormat(uint32_t type) {
       return GgmlFormat::kQ4_0;
     case GgmlType::kQ4_1:
       return GgmlFormat::kQ4_1;
+    case GgmlType::kQ5_0:
+      return GgmlFormat::kQ5_0;
+    case GgmlType::kQ5_1:
+      return GgmlFormat::kQ5_1;
+    case GgmlType::kQ4_K:
+      return GgmlFormat::kQ4_K;
+    case GgmlType::kQ5_K:
+      return GgmlFormat::kQ5_K;
+    case GgmlType::kQ6_K:
+      return GgmlFormat::kQ6_K;
   }
   return std::nullopt;
 }

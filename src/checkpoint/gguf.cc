@@ -4,6 +4,7 @@
 
 #include "checkpoint/file_mapping.h"
 #include "checkpoint/gguf_parser.h"
+#include "checkpoint/gguf_split.h"
 
 namespace masu {
 namespace {
@@ -52,6 +53,13 @@ class GgufFileImpl final : public GgufFile {
   GgufParser contents_;
 };
 
+Result<std::unique_ptr<GgufFile>> OpenPart(const std::string& path) {
+  MASU_ASSIGN_OR_RETURN(FileMapping mapping, FileMapping::Map(path));
+  GgufParser parser(mapping.bytes(), path);
+  MASU_TRY(parser.Run());
+  return std::unique_ptr<GgufFile>(new GgufFileImpl(std::move(mapping), path, std::move(parser)));
+}
+
 }  // namespace
 
 uint64_t GgufTensor::elements() const {
@@ -61,10 +69,8 @@ uint64_t GgufTensor::elements() const {
 }
 
 Result<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
-  MASU_ASSIGN_OR_RETURN(FileMapping mapping, FileMapping::Map(path));
-  GgufParser parser(mapping.bytes(), path);
-  MASU_TRY(parser.Run());
-  return std::unique_ptr<GgufFile>(new GgufFileImpl(std::move(mapping), path, std::move(parser)));
+  MASU_ASSIGN_OR_RETURN(auto file, OpenPart(path));
+  return OpenOtherParts(std::move(file), OpenPart);
 }
 
 Result<std::unique_ptr<GgufFile>> GgufFile::Parse(std::span<const std::byte> bytes,

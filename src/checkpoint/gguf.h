@@ -1,6 +1,6 @@
-// Reader of GGUF v3 files: memory-mapped, every count, offset and size checked against the file
-// before use. Immutable after Open, so safe to share between threads. Views stay valid as long as
-// the GgufFile lives.
+// Reader of GGUF v3 files, whole or split into parts: memory-mapped, every count, offset and size
+// checked against the file before use. Immutable after Open, so safe to share between threads.
+// Views stay valid as long as the GgufFile lives.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,12 @@ enum class GgmlType : uint32_t {
   kF16 = 1,
   kQ4_0 = 2,
   kQ4_1 = 3,
+  kQ5_0 = 6,
+  kQ5_1 = 7,
   kQ8_0 = 8,
+  kQ4_K = 12,
+  kQ5_K = 13,
+  kQ6_K = 14,
   kBF16 = 30,
 };
 
@@ -41,13 +46,16 @@ class GgufFile {
  public:
   virtual ~GgufFile() = default;
 
-  // Errors name the file, the tensor or key at fault, and the numbers that do not fit.
+  // Errors name the file, the tensor or key at fault, and the numbers that do not fit. Of a split
+  // model (split.count above 1) `path` is the first part; the others lie beside it, and the result
+  // has the keys of the first and the tensors of all.
   static Result<std::unique_ptr<GgufFile>> Open(const std::string& path);
   // The same from memory (`bytes` must outlive the result); `name` stands for the path in errors.
   static Result<std::unique_ptr<GgufFile>> Parse(std::span<const std::byte> bytes,
                                                  std::string name);
 
   virtual const std::string& path() const = 0;
+  virtual uint64_t num_parts() const { return 1; }
   virtual std::span<const GgufTensor> tensors() const = 0;
   virtual const GgufTensor* FindTensor(std::string_view name) const = 0;  // nullptr if absent
   virtual std::vector<std::string> keys() const = 0;

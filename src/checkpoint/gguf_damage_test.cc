@@ -152,7 +152,7 @@ TEST_F(Damage, TensorShapesAndTypes) {
     ExpectPatched<uint64_t>(entry.shape, kTop, subject + ": the size of its shape [9223372036854");
     ExpectPatched<uint64_t>(entry.shape, uint64_t{1} << 40, subject + ": needs bytes ");
     ExpectPatched<uint32_t>(entry.type, 77, subject + " is stored as type 77");
-    ExpectPatched<uint32_t>(entry.type, 14, subject + " is stored as Q6_K, masu reads F32");
+    ExpectPatched<uint32_t>(entry.type, 10, subject + " is stored as Q2_K, masu reads F32");
   }
   const Entry q = FindEntry(valid_, "blk.0.attn_q.weight");
   ExpectPatched<uint64_t>(q.shape, 33,

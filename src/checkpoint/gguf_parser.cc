@@ -175,9 +175,11 @@ Result<uint64_t> GgufParser::BytesOf(const GgufTensor& tensor, uint32_t type) co
   const std::string name = QuoteName(tensor.name);
   const auto format = FindGgmlFormat(type);
   if (!format) {
-    return MakeError(ErrorCode::kUnimplemented, "{}: tensor {} is stored as {}, {}", file_, name,
-                     GgmlTypeName(type),
-                     "masu reads F32, F16, BF16, Q8_0, Q4_0 and Q4_1; take a file in one of those");
+    return MakeError(
+        ErrorCode::kUnimplemented, "{}: tensor {} is stored as {}, {}", file_, name,
+        GgmlTypeName(type),
+        "masu reads F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K; "
+        "take a file in one of those");
   }
   const GgmlBlockShape block = BlockShapeOf(*format);
   if (tensor.shape[0] % block.elements != 0) {

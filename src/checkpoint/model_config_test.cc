@@ -28,7 +28,7 @@ KeyWriter F32(float value) {
 KeyWriter Bool(bool value) {
   return [=](GgufWriter& writer, const std::string& key) { writer.AddBool(key, value); };
 }
-KeyWriter String(std::string value) {
+KeyWriter String(const std::string& value) {
   return [=](GgufWriter& writer, const std::string& key) { writer.AddString(key, value); };
 }
 
@@ -159,10 +159,9 @@ TEST(ModelConfig, ValuesOutOfRangeAreNamed) {
 
 TEST(ModelConfig, SizesMustFitTogether) {
   EXPECT_THAT(ErrorWith("llama.attention.head_count_kv", U32(3)),
-              HasSubstr("head_count 4 is no multiple of head_count_kv 3"));
+              HasSubstr("number of heads, 4, is no multiple of the number of KV heads, 3"));
   EXPECT_THAT(ErrorWith("llama.attention.head_count", U32(6)),
               HasSubstr("embedding_length 16 is no multiple of attention.head_count 6"));
-  EXPECT_THAT(ErrorWith("llama.attention.key_length", U32(5)), HasSubstr("the head size 5 is odd"));
   EXPECT_THAT(ErrorWith("llama.attention.value_length", U32(8)),
               HasSubstr("key 'llama.attention.value_length' is 8"));
   EXPECT_THAT(ErrorWith("llama.rope.dimension_count", U32(2)),
@@ -177,6 +176,13 @@ TEST(ModelConfig, SizesMustFitTogether) {
   EXPECT_THAT(draft.Error(), HasSubstr("tensor 'token_embd.weight' is missing"));
 }
 
+TEST(ModelConfig, HeadSizesAreEven) {
+  Draft draft;
+  draft.keys["llama.attention.key_length"] = draft.keys["llama.attention.value_length"] = U32(5);
+  draft.keys["llama.rope.dimension_count"] = U32(5);
+  EXPECT_THAT(draft.Error(), HasSubstr("the head size 5 is odd"));
+}
+
 TEST(ModelConfig, HeadSizeMayDifferFromTheWidth) {
   Draft draft;
   draft.keys["llama.attention.head_count"] = U32(3);
@@ -188,22 +194,18 @@ TEST(ModelConfig, HeadSizeMayDifferFromTheWidth) {
 }
 
 TEST(ModelConfig, UnknownArchitecturesAreRefusedByName) {
-  EXPECT_EQ(ErrorWith("general.architecture", String("qwen2")),
-            "draft.gguf: architecture 'qwen2' is not supported; known architectures: llama; use a "
-            "model of one of those");
+  EXPECT_EQ(ErrorWith("general.architecture", String("mamba")),
+            "draft.gguf: architecture 'mamba' is not supported; known architectures: llama, qwen2, "
+            "qwen3; use a model of one of those");
 }
 
 // Report B609: what is not applied must not be ignored.
 TEST(ModelConfig, RefusesWhatItDoesNotApply) {
   const std::pair<const char*, KeyWriter> variants[] = {
-      {"llama.rope.scaling.type", String("yarn")},
       {"llama.rope.scaling.type", String("llama3")},
       {"llama.rope.scaling.type", String("longrope")},
-      {"llama.rope.scaling.factor", F32(4.0f)},
       {"llama.rope.scaling.attn_factor", F32(1.0f)},
       {"llama.rope.scaling.low_freq_factor", F32(1.0f)},
-      {"llama.rope.scale_linear", F32(2.0f)},
-      {"llama.attention.sliding_window", U32(64)},
       {"llama.expert_count", U32(8)},
       {"llama.expert_used_count", U32(2)},
       {"llama.attention.causal", Bool(false)},
@@ -244,6 +246,70 @@ TEST(ModelConfig, AcceptsValuesThatChangeNothing) {
   for (const auto& [key, value] : variants) EXPECT_EQ(ErrorWith(key, value), "no error") << key;
 }
 
+TEST(ModelConfig, ReadsScalingKeys) {
+  Draft draft;
+  draft.keys["llama.rope.scaling.factor"] = F32(4.0f);  // without a type: linear
+  EXPECT_EQ(draft.Config().value().rope_scaling.kind, RopeScaling::Kind::kLinear);
+  EXPECT_EQ(draft.Config().value().rope_scaling.factor, 4.0f);
+  draft.keys.erase("llama.rope.scaling.factor");
+  draft.keys["llama.rope.scale_linear"] = F32(2.0f);
+  EXPECT_EQ(draft.Config().value().rope_scaling.factor, 2.0f);
+  draft.keys["llama.rope.scaling.type"] = String("none");
+  EXPECT_EQ(draft.Config().value().rope_scaling.kind, RopeScaling::Kind::kNone);
+  draft.keys.erase("llama.rope.scale_linear");
+  draft.keys["llama.rope.scaling.type"] = String("yarn");
+  EXPECT_THAT(draft.Error(), HasSubstr("key 'llama.rope.scaling.factor' is missing"));
+  draft.keys["llama.rope.scaling.factor"] = F32(4.0f);
+  draft.keys["llama.rope.scaling.original_context_length"] = U32(64);
+  draft.keys["llama.rope.scaling.attn_factor"] = F32(0.5f);
+  draft.keys["llama.rope.scaling.yarn_beta_fast"] = F32(16.0f);
+  const ModelConfig config = draft.Config().value();
+  EXPECT_EQ(config.rope_scaling.kind, RopeScaling::Kind::kYarn);
+  EXPECT_EQ(config.rope_scaling.original_max_position, 64u);
+  EXPECT_EQ(config.rope_scaling.beta_fast, 16.0f);
+  EXPECT_EQ(config.rope_scaling.beta_slow, 1.0f);
+  EXPECT_NEAR(config.rope_scaling.attention_factor, 0.5 * (1 + 0.1 * std::log(4.0)), 1e-6);
+  EXPECT_EQ(config.max_position, 256u);  // what the stretch makes of 64
+  draft.keys["llama.rope.scaling.yarn_log_multiplier"] = F32(0.1f);
+  EXPECT_THAT(draft.Error(), HasSubstr("'llama.rope.scaling.yarn_log_multiplier' is 0.1"));
+}
+
+TEST(ModelConfig, ReadsWindowAndBiases) {
+  Draft draft;
+  draft.keys["llama.attention.sliding_window"] = U32(64);
+  for (const char* part : {"attn_q", "attn_k", "attn_v"}) {
+    for (const int layer : {0, 1}) {
+      draft.tensors[fmt::format("blk.{}.{}.bias", layer, part)] = {part[5] == 'q' ? 16u : 8u};
+    }
+  }
+  const ModelConfig config = draft.Config().value();
+  EXPECT_EQ(config.WindowOf(1), 64u);
+  EXPECT_TRUE(config.qkv_bias);
+  EXPECT_FALSE(config.output_bias);
+  EXPECT_EQ(draft.TensorError(), "no error");
+  draft.tensors.erase("blk.1.attn_k.bias");
+  EXPECT_THAT(draft.TensorError(), HasSubstr("missing: 'blk.1.attn_k.bias' [8]"));
+}
+
+TEST(ModelConfig, QwenFamiliesPairHalves) {
+  for (const char* family : {"qwen2", "qwen3"}) {
+    Draft draft;
+    std::map<std::string, KeyWriter> keys;
+    for (const auto& [key, write] : draft.keys) {
+      keys[key.starts_with("llama.") ? family + key.substr(5) : key] = write;
+    }
+    draft.keys = keys;
+    draft.keys["general.architecture"] = String(family);
+    const ModelConfig config = draft.Config().value();
+    EXPECT_EQ(config.rope_pairing, RopePairing::kHalves);
+    const bool qwen2 = std::string_view(family) == "qwen2";
+    EXPECT_EQ(config.qkv_bias, qwen2);
+    EXPECT_EQ(config.qk_norm, !qwen2);
+    EXPECT_THAT(draft.TensorError(), HasSubstr(qwen2 ? "missing: 'blk.0.attn_q.bias' [16]"
+                                                     : "missing: 'blk.0.attn_q_norm.weight' [4]"));
+  }
+}
+
 TEST(ModelConfig, ReadsFrequencyDivisors) {
   Draft draft;
   draft.tensors["rope_freqs.weight"] = {2};
@@ -282,8 +348,8 @@ TEST(TensorAccounting, NamesMissingMisshapenAndLeftOverTensors) {
 
 TEST(TensorAccounting, RefusesBiasesThatItWouldIgnoreAndShortensLongLists) {
   Draft draft;
-  draft.tensors["blk.0.attn_q.bias"] = {16};
-  EXPECT_THAT(draft.TensorError(), HasSubstr("unused: 'blk.0.attn_q.bias' [16];"));
+  draft.tensors["blk.0.attn_k.bias"] = {8};
+  EXPECT_THAT(draft.TensorError(), HasSubstr("unused: 'blk.0.attn_k.bias' [8];"));
   for (int i = 0; i < 9; ++i) draft.tensors[fmt::format("extra{}", i)] = {1};
   EXPECT_THAT(draft.TensorError(), HasSubstr("'extra2' [1] and 6 more"));
 }

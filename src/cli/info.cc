@@ -4,8 +4,7 @@
 #include <cstdio>
 #include <map>
 
-#include "checkpoint/gguf.h"
-#include "checkpoint/model_config.h"
+#include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "engine/engine_memory.h"
 
@@ -13,12 +12,15 @@ namespace masu {
 namespace {
 
 Result<void> PrintModel(const std::string& path) {
-  MASU_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
-  MASU_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(*file));
-  std::map<std::string, std::pair<uint64_t, uint64_t>> formats;  // tensors, bytes
+  MASU_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
+  for (const std::string& warning : checkpoint->warnings()) {
+    std::fprintf(stderr, "masu: warning: %s\n", warning.c_str());
+  }
+  const ModelConfig& config = checkpoint->config();
+  std::map<std::string_view, std::pair<uint64_t, uint64_t>> formats;  // tensors, bytes
   uint64_t parameters = 0, bytes = 0;
-  for (const GgufTensor& tensor : file->tensors()) {
-    auto& [count, size] = formats[GgmlTypeName(static_cast<uint32_t>(tensor.type))];
+  for (const CheckpointTensor& tensor : checkpoint->tensors()) {
+    auto& [count, size] = formats[FormatName(tensor.format)];
     ++count;
     size += tensor.data.size();
     parameters += tensor.elements();
@@ -33,10 +35,13 @@ Result<void> PrintModel(const std::string& path) {
       config.num_heads, config.num_kv_heads, config.head_dim,
       FormatCount(config.vocab_size).c_str(), config.tied_embeddings ? ", tied" : "",
       FormatCount(config.max_position).c_str());
+  if (config.sliding_window != 0) {
+    std::printf("  window        %u tokens\n", config.sliding_window);
+  }
   std::printf("  weights       %s in %s parameters:", FormatBytes({bytes}).c_str(),
               FormatCount(parameters).c_str());
   for (const auto& [name, entry] : formats) {
-    std::printf(" %s %lu (%s)", name.c_str(), static_cast<unsigned long>(entry.first),
+    std::printf(" %s %lu (%s)", name.data(), static_cast<unsigned long>(entry.first),
                 FormatBytes({entry.second}).c_str());
   }
   CacheInfo cache;

@@ -153,7 +153,12 @@ void AddServerOptions(CLI::App& app, ServerConfig& config) {
       ->capture_default_str();
   app.add_option("--port", config.http.port, "0: a free one")->capture_default_str();
   app.add_option("--api-key", config.api_keys,
-                 "a key that clients must send (repeatable; or MASU_API_KEY)");
+                 "a key that clients must send (repeatable; or MASU_API_KEY)")
+      ->check([](const std::string& key) {
+        // --api-key "$KEY" with KEY unset would leave the server open without a word.
+        return key.empty() ? std::string("the key is empty; set it, or leave the flag out")
+                           : std::string();
+      });
   app.add_option("--served-model-name", config.served_model_name,
                  "names of the model; the first is in responses");
   app.add_option_function<uint32_t>(

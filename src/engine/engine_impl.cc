@@ -224,7 +224,9 @@ bool EngineImpl::Step() {
   CheckInvariants();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  // Statistics first: whoever gets a final update may look at them at once.
   PublishStats(plan.entries.empty() ? 0 : seconds, plan);
+  Deliver();
   return !running_.empty() || !waiting_.empty();
 }
 
@@ -416,8 +418,8 @@ void EngineImpl::AppendToken(Sequence& sequence, TokenOutput output) {
     Finish(sequence, FinishReason::kStop, std::move(update));
   } else if (generated >= request.sampling.max_tokens) {
     Finish(sequence, FinishReason::kLength, std::move(update));
-  } else if (request.sink) {
-    request.sink->OnUpdate(request.id, std::move(update));
+  } else {
+    outbox_.push_back({request.sink, request.id, std::move(update)});
   }
 }
 
@@ -426,9 +428,8 @@ void EngineImpl::Finish(Sequence& sequence, FinishReason reason, ChoiceUpdate up
   update.choice = sequence.choice;
   update.finish = reason;
   if (reason == FinishReason::kError) request.failed = true;
-  // Pages go first: whoever reads the final update may look at the page count at once.
   Retire(sequence);
-  if (request.sink) request.sink->OnUpdate(request.id, std::move(update));
+  outbox_.push_back({request.sink, request.id, std::move(update)});
 }
 
 void EngineImpl::Retire(Sequence& sequence) {
@@ -518,7 +519,15 @@ void EngineImpl::PublishStats(double seconds, const StepPlan& plan) {
   for (const auto& request : inbox_.requests) queued_ += request->sequences.size();
 }
 
+void EngineImpl::Deliver() {
+  for (Outgoing& outgoing : outbox_) {
+    if (outgoing.sink) outgoing.sink->OnUpdate(outgoing.id, std::move(outgoing.update));
+  }
+  outbox_.clear();
+}
+
 void EngineImpl::AbortAll() {
+  if (runner_ == nullptr) return;  // Init failed: there was never a request
   DrainInbox();
   while (!requests_.empty()) {
     RequestState& request = *requests_.begin()->second;
@@ -528,6 +537,8 @@ void EngineImpl::AbortAll() {
     }
     Forget(request);
   }
+  PublishStats(0, {});
+  Deliver();
 }
 
 std::string EngineImpl::Explain() const {

@@ -63,6 +63,7 @@ class EngineImpl final : public Engine {
   void RunStep(const StepPlan& plan);
   void Commit(const StepPlan& plan);
   void PublishStats(double seconds, const StepPlan& plan);
+  void Deliver();  // hands the step's updates to their sinks
 
   void HandleRow(const ModelRunner::Row& row, std::span<const float> logits, const RowStats& stats);
   void AppendToken(Sequence& sequence, TokenOutput output);
@@ -89,6 +90,12 @@ class EngineImpl final : public Engine {
   Queue running_;
   Queue waiting_;
   SchedulerLimits limits_;
+  struct Outgoing {
+    std::shared_ptr<OutputSink> sink;
+    RequestId id;
+    ChoiceUpdate update;
+  };
+  std::vector<Outgoing> outbox_;
   std::vector<Sequence*> failed_;  // in this step, retired at commit
 
   // Shared with callers.

@@ -111,8 +111,9 @@ Result<Bytes> ArenaBytes(const LoadedModel& model, const EngineConfig& config) {
   }
   const uint64_t arena = budget - fixed;
   if (arena > machine.available.value) {
-    const double fits = static_cast<double>(machine.available.value / 100 * 95 + fixed) /
-                        static_cast<double>(machine.total.value);
+    const double fits =
+        (0.95 * static_cast<double>(machine.available.value) + static_cast<double>(fixed)) /
+        static_cast<double>(machine.total.value);
     return MakeError(ErrorCode::kResourceExhausted,
                      "--gpu-memory-utilization {} needs a KV cache of {}, but only {} are free; "
                      "use {:.2f} or less, or "

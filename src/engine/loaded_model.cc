@@ -5,7 +5,7 @@
 
 #include "backend/backend.h"
 #include "base/log.h"
-#include "checkpoint/tensor_accounting.h"
+#include "checkpoint/checkpoint.h"
 #include "engine/engine_memory.h"
 #include "model/model.h"
 
@@ -22,17 +22,12 @@ Result<bool> UseBf16(const std::string& name, const Ops& ops) {
   return InvalidArgument("unknown --activation-dtype '{}'; use auto, float32 or bfloat16", name);
 }
 
-Result<void> CheckPath(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
-    return MakeError(ErrorCode::kNotFound, "{}: no such file; give the path of a .gguf file", path);
-  }
-  if (std::filesystem::is_directory(path, error)) {
-    return MakeError(ErrorCode::kUnimplemented,
-                     "{}: is a folder; Hugging Face folders are not read yet, give a .gguf file",
-                     path);
-  }
-  return {};
+// Text from a directory (tokenizer.json and its kin) is the next step of the text layer.
+Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const Checkpoint& checkpoint) {
+  if (checkpoint.gguf() != nullptr) return Tokenizer::FromGguf(*checkpoint.gguf());
+  return MakeError(ErrorCode::kUnimplemented,
+                   "{}: tokenizers of Hugging Face directories are not read yet; give a .gguf file",
+                   checkpoint.path());
 }
 
 Result<void> LoadTemplate(const GgufFile& file, LoadedModel& loaded) {
@@ -52,8 +47,8 @@ Result<void> LoadTemplate(const GgufFile& file, LoadedModel& loaded) {
   return {};
 }
 
-Result<void> LoadText(const GgufFile& file, bool needs_tokenizer, LoadedModel& loaded) {
-  auto tokenizer = Tokenizer::FromGguf(file);
+Result<void> LoadText(const Checkpoint& checkpoint, bool needs_tokenizer, LoadedModel& loaded) {
+  auto tokenizer = OpenTokenizer(checkpoint);
   if (!tokenizer.ok()) {
     if (needs_tokenizer) return tokenizer.error();
     return {};
@@ -65,7 +60,7 @@ Result<void> LoadText(const GgufFile& file, bool needs_tokenizer, LoadedModel& l
         "refused",
         loaded.path, loaded.tokenizer->vocab_size(), loaded.config.vocab_size);
   }
-  return LoadTemplate(file, loaded);
+  return LoadTemplate(*checkpoint.gguf(), loaded);
 }
 
 }  // namespace
@@ -81,13 +76,15 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
     if (progress) progress(fraction, what);
   };
   report(0.0, "opening the checkpoint");
-  MASU_TRY(CheckPath(path));
-  MASU_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
+  MASU_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
+  for (const std::string& warning : checkpoint->warnings()) LogWarning("{}", warning);
+  if (!checkpoint->ignored().empty()) {
+    LogInfo("{}: tensors not needed: {}", path, fmt::join(checkpoint->ignored(), ", "));
+  }
   auto loaded = std::make_shared<LoadedModel>();
   loaded->path = path;
   loaded->name = std::filesystem::path(path).stem().string();
-  MASU_ASSIGN_OR_RETURN(loaded->config, ReadModelConfig(*file));
-  MASU_TRY(CheckTensors(*file, loaded->config));
+  loaded->config = checkpoint->config();
   if (auto layout = ConfiguredLayouts(loaded->config, config); !layout.ok()) return layout.error();
   MASU_ASSIGN_OR_RETURN(
       loaded->ops,
@@ -97,15 +94,15 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   loaded->activation_dtype = bf16 ? "bfloat16" : "float32";
 
   report(0.02, "reading the tokenizer");
-  MASU_TRY(LoadText(*file, needs_tokenizer, *loaded));
+  MASU_TRY(LoadText(*checkpoint, needs_tokenizer, *loaded));
   const ModelOptions options{.bf16_activations = bf16,
                              .max_rows = config.max_num_batched_tokens,
                              .max_logit_rows = kLogitRows,
                              .max_position = config.max_model_len.value_or(0)};
-  MASU_ASSIGN_OR_RETURN(
-      loaded->model, BuildModel(*file, loaded->config, *loaded->ops, options, [&](double fraction) {
-        report(0.05 + 0.95 * fraction, "packing weights");
-      }));
+  MASU_ASSIGN_OR_RETURN(loaded->model,
+                        BuildModel(*checkpoint, *loaded->ops, options, [&](double fraction) {
+                          report(0.05 + 0.95 * fraction, "packing weights");
+                        }));
   loaded->weight_bytes = loaded->model->weight_bytes();
   report(1.0, "loaded");
   return loaded;

@@ -25,9 +25,9 @@ class LoadedModel {
 
   // `progress` gets a fraction from 0 to 1 and what is being done; called on the calling thread.
   using Progress = std::function<void(double fraction, const std::string& what)>;
-  // `path` is a .gguf file. Uses num_threads, isa, backend and activation_dtype of `config`.
-  // Without `needs_tokenizer` a checkpoint that has none (golden data for numerics) gives a null
-  // tokenizer instead of an error.
+  // `path` is one that Checkpoint::Open takes. Uses num_threads, isa, backend and activation_dtype
+  // of `config`. Without `needs_tokenizer` a checkpoint that has none (golden data for numerics)
+  // gives a null tokenizer instead of an error.
   static Result<std::shared_ptr<LoadedModel>> Load(const std::string& path,
                                                    const EngineConfig& config,
                                                    const Progress& progress,

@@ -29,6 +29,13 @@ struct MoreLikely {
   }
 };
 
+// Extreme penalties overflow. An infinite best would make every difference to it NaN or infinite
+// and leave the draw without a candidate; a token pushed down must not look masked.
+float Finite(float logit) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  return std::clamp(logit, -kLargest, kLargest);
+}
+
 }  // namespace
 
 void Sampler::Penalize(const SamplingContext& context) {
@@ -39,7 +46,9 @@ void Sampler::Penalize(const SamplingContext& context) {
     seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
     for (const TokenId token : seen) {
       float& logit = row_[static_cast<size_t>(token)];
-      logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+      if (logit == kMinusInfinity) continue;  // masked
+      logit =
+          Finite(logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty);
     }
   }
   if (params.presence_penalty == 0 && params.frequency_penalty == 0) return;

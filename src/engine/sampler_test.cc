@@ -480,5 +480,28 @@ TEST(SamplingParams, RefusesWhatIsOutOfRangeByName) {
             "accepted");
 }
 
+// Extreme penalties overflow floats. They must neither leave the draw without a candidate nor turn
+// a token that was pushed down into a masked one.
+TEST(Sampler, SurvivesPenaltiesThatOverflow) {
+  for (const float top_p : {1.0f, 0.5f}) {
+    Scene raised;
+    raised.logits = {1.0f, 2.0f, 4.0f, 3.0f};
+    raised.prompt = {1};
+    raised.params.temperature = 1;
+    raised.params.top_p = top_p;
+    raised.params.repetition_penalty = 1e-38f;
+    EXPECT_EQ(raised.Sample(), 1);
+  }
+  Scene lowered;
+  lowered.logits = {1.0f, -2.0f, 4.0f, -30.0f};
+  lowered.prompt = {1};
+  lowered.params.temperature = 1;
+  lowered.params.repetition_penalty = 3e38f;
+  lowered.params.allowed_token_ids = {1};
+  EXPECT_EQ(lowered.Sample(), 1);
+  lowered.params.allowed_token_ids = {3, 1};
+  EXPECT_EQ(lowered.Sample(), 3);
+}
+
 }  // namespace
 }  // namespace masu

@@ -7,9 +7,7 @@ namespace masu {
 std::vector<KvGroup> KvGroupsOf(const ModelConfig& config) {
   std::vector<KvGroup> groups;
   for (uint32_t i = 0; i < config.num_layers; ++i) {
-    const bool slides =
-        config.sliding_window > 0 && (config.sliding_layers.empty() || config.sliding_layers[i]);
-    const uint32_t window = slides ? config.sliding_window : 0;
+    const uint32_t window = config.WindowOf(i);
     auto group = std::find_if(groups.begin(), groups.end(),
                               [&](const KvGroup& g) { return g.window == window; });
     if (group == groups.end())

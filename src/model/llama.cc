@@ -10,37 +10,47 @@
 namespace masu {
 namespace {
 
-Result<WeightFormat> FormatOf(const GgufTensor& tensor) {
-  switch (tensor.type) {
-    case GgmlType::kF32:
+Result<WeightFormat> FormatOf(const CheckpointTensor& tensor) {
+  switch (tensor.format) {
+    case GgmlFormat::kF32:
       return WeightFormat::kF32;
-    case GgmlType::kF16:
+    case GgmlFormat::kF16:
       return WeightFormat::kF16;
-    case GgmlType::kBF16:
+    case GgmlFormat::kBF16:
       return WeightFormat::kBF16;
-    case GgmlType::kQ8_0:
+    case GgmlFormat::kQ8_0:
       return WeightFormat::kQ8_0;
-    case GgmlType::kQ4_0:
+    case GgmlFormat::kQ4_0:
       return WeightFormat::kQ4_0;
-    case GgmlType::kQ4_1:
+    case GgmlFormat::kQ4_1:
       return WeightFormat::kQ4_1;
+    case GgmlFormat::kQ5_0:
+      return WeightFormat::kQ5_0;
+    case GgmlFormat::kQ5_1:
+      return WeightFormat::kQ5_1;
+    case GgmlFormat::kQ4_K:
+      return WeightFormat::kQ4_K;
+    case GgmlFormat::kQ5_K:
+      return WeightFormat::kQ5_K;
+    case GgmlFormat::kQ6_K:
+      return WeightFormat::kQ6_K;
   }
-  return DataLoss("tensor '{}' has a type that cannot be multiplied", tensor.name);
+  return DataLoss("tensor '{}' has a format that cannot be multiplied", tensor.stored_name);
 }
 
 }  // namespace
 
-// Takes tensors out of the file by name, packing each for the backend and releasing its mapped
-// bytes.
+// Takes tensors out of the checkpoint by name, packing each for the backend and releasing its
+// mapped bytes.
 class Llama::Loader {
  public:
-  Loader(const GgufFile& file, Ops& ops, const ModelProgress& progress)
-      : file_(file), ops_(ops), progress_(progress) {
-    for (const GgufTensor& tensor : file.tensors()) total_ += tensor.data.size();
+  Loader(const Checkpoint& checkpoint, Ops& ops, const ModelProgress& progress)
+      : checkpoint_(checkpoint), ops_(ops), progress_(progress) {
+    for (const CheckpointTensor& tensor : checkpoint.tensors()) total_ += tensor.data.size();
   }
 
   Result<std::unique_ptr<PackedWeight>> Matrix(const std::string& name) {
-    MASU_ASSIGN_OR_RETURN(const GgufTensor* tensor, Find(name));
+    MASU_ASSIGN_OR_RETURN(const CheckpointTensor* tensor, Find(name));
     MASU_ASSIGN_OR_RETURN(const WeightFormat format, FormatOf(*tensor));
     MASU_ASSIGN_OR_RETURN(auto weight,
                           ops_.PackWeight({.format = format,
@@ -53,13 +63,13 @@ class Llama::Loader {
   }
 
   Result<std::vector<float>> Vector(const std::string& name) {
-    MASU_ASSIGN_OR_RETURN(const GgufTensor* tensor, Find(name));
-    if (tensor->type != GgmlType::kF32) {
-      return DataLoss("{}: tensor '{}' must be F32, as norms are in GGUF files", file_.path(),
-                      name);
+    MASU_ASSIGN_OR_RETURN(const CheckpointTensor* tensor, Find(name));
+    if (BlockShapeOf(tensor->format).elements != 1) {
+      return DataLoss("{}: tensor '{}' is stored as {}, expected F32 or 16 bits as norms are",
+                      checkpoint_.path(), tensor->stored_name, FormatName(tensor->format));
     }
     std::vector<float> values(tensor->elements());
-    std::memcpy(values.data(), tensor->data.data(), values.size() * sizeof(float));
+    DequantizeRow(tensor->format, tensor->data, values);
     bytes_ += values.size() * sizeof(float);
     Done(*tensor);
     return values;
@@ -77,18 +87,18 @@ class Llama::Loader {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  Result<const GgufTensor*> Find(const std::string& name) {
-    const GgufTensor* tensor = file_.FindTensor(name);
-    if (tensor == nullptr) return DataLoss("{}: tensor '{}' is missing", file_.path(), name);
+  Result<const CheckpointTensor*> Find(const std::string& name) {
+    const CheckpointTensor* tensor = checkpoint_.Find(name);
+    if (tensor == nullptr) return DataLoss("{}: tensor '{}' is missing", checkpoint_.path(), name);
     return tensor;
   }
-  void Done(const GgufTensor& tensor) {
+  void Done(const CheckpointTensor& tensor) {
     done_ += tensor.data.size();
-    file_.Release(tensor);
+    checkpoint_.Release(tensor);
     if (progress_) progress_(static_cast<double>(done_) / static_cast<double>(total_));
   }
 
-  const GgufFile& file_;
+  const Checkpoint& checkpoint_;
   Ops& ops_;
   const ModelProgress& progress_;
   uint64_t total_ = 0;
@@ -104,11 +114,12 @@ Bytes ActivationBytes(const ModelConfig& config, const ModelOptions& options) {
   return {options.max_rows * floats_per_row * sizeof(float)};
 }
 
-Result<std::unique_ptr<Model>> Llama::Build(const GgufFile& file, const ModelConfig& config,
-                                            Ops& ops, const ModelOptions& options,
+Result<std::unique_ptr<Model>> Llama::Build(const Checkpoint& checkpoint, Ops& ops,
+                                            const ModelOptions& options,
                                             const ModelProgress& progress) {
+  const ModelConfig& config = checkpoint.config();
   std::unique_ptr<Llama> model(new Llama(config, ops, options));
-  Loader loader(file, ops, progress);
+  Loader loader(checkpoint, ops, progress);
   MASU_ASSIGN_OR_RETURN(model->embedding_, loader.Matrix("token_embd.weight"));
   for (uint32_t i = 0; i < config.num_layers; ++i) {
     const std::string prefix = fmt::format("blk.{}.", i);
@@ -321,12 +332,10 @@ void Llama::Logits(const float* hidden, uint32_t rows, float* logits) {
   ops_.Linear({&args, 1});
 }
 
-Result<std::unique_ptr<Model>> BuildModel(const GgufFile& file, const ModelConfig& config, Ops& ops,
+Result<std::unique_ptr<Model>> BuildModel(const Checkpoint& checkpoint, Ops& ops,
                                           const ModelOptions& options,
                                           const ModelProgress& progress) {
-  if (config.architecture == "llama") return Llama::Build(file, config, ops, options, progress);
-  return MakeError(ErrorCode::kUnimplemented, "{}: no graph for architecture '{}'; known: llama",
-                   file.path(), config.architecture);
+  return Llama::Build(checkpoint, ops, options, progress);
 }
 
 }  // namespace masu

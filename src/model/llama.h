@@ -13,8 +13,8 @@ namespace masu {
 
 class Llama final : public Model {
  public:
-  static Result<std::unique_ptr<Model>> Build(const GgufFile& file, const ModelConfig& config,
-                                              Ops& ops, const ModelOptions& options,
+  static Result<std::unique_ptr<Model>> Build(const Checkpoint& checkpoint, Ops& ops,
+                                              const ModelOptions& options,
                                               const ModelProgress& progress);
 
   const ModelConfig& config() const override { return config_; }

@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
-#include "checkpoint/gguf.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/model_config.h"
 #include "model/kv_groups.h"
 #include "ops/ops.h"
@@ -55,9 +55,8 @@ class Model {
 // Reports how far packing has come, 0 to 1.
 using ModelProgress = std::function<void(double fraction)>;
 
-// Packs the weights of `file` for `ops`. The file's tensors were checked by CheckTensors. The file
-// may be closed afterwards.
-Result<std::unique_ptr<Model>> BuildModel(const GgufFile& file, const ModelConfig& config, Ops& ops,
+// Packs the weights of `checkpoint` for `ops`. The checkpoint may be closed afterwards.
+Result<std::unique_ptr<Model>> BuildModel(const Checkpoint& checkpoint, Ops& ops,
                                           const ModelOptions& options,
                                           const ModelProgress& progress);
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "quant/ggml_k_blocks.h"
 #include "quant/half.h"
 
 namespace masu {
@@ -33,10 +34,23 @@ void StoreNibble(uint32_t code, std::byte* codes, size_t j) {
   codes[j % kHalfBlock] |= static_cast<std::byte>(j < kHalfBlock ? code : code << 4);
 }
 
-// Truncates to 0..15. Written so that NaN, which has no integer, gives 0.
-uint32_t ToNibble(float value) {
+// Truncates to 0..highest. Written so that NaN, which has no integer, gives 0.
+uint32_t ToCode(float value, uint32_t highest) {
   if (!(value >= 0.0f)) return 0;
-  return value >= 15.0f ? 15u : static_cast<uint32_t>(value);
+  return value >= static_cast<float>(highest) ? highest : static_cast<uint32_t>(value);
+}
+
+uint32_t ToNibble(float value) { return ToCode(value, 15); }
+
+// Value j of a block whose fifth bits begin at `high`, followed by the nibbles.
+uint32_t FiveBits(const std::byte* high, size_t j) {
+  const uint32_t bit = static_cast<uint32_t>(high[j / 8]) >> (j % 8) & 1u;
+  return Nibble(high + 4, j) | bit << 4;
+}
+
+void StoreFiveBits(uint32_t code, std::byte* high, size_t j) {
+  high[j / 8] |= static_cast<std::byte>(code >> 4 << (j % 8));
+  StoreNibble(code & 15u, high + 4, j);
 }
 
 // 1 / scale, and 0 for a block of zeros.
@@ -64,6 +78,21 @@ void DequantizeQ4_1(const std::byte* block, float* out) {
   }
 }
 
+void DequantizeQ5_0(const std::byte* block, float* out) {
+  const float d = LoadScale(block);
+  for (size_t j = 0; j < kBlock; ++j) {
+    out[j] = d * static_cast<float>(static_cast<int>(FiveBits(block + 2, j)) - 16);
+  }
+}
+
+void DequantizeQ5_1(const std::byte* block, float* out) {
+  const float d = LoadScale(block);
+  const float m = LoadScale(block + 2);
+  for (size_t j = 0; j < kBlock; ++j) {
+    out[j] = d * static_cast<float>(FiveBits(block + 4, j)) + m;
+  }
+}
+
 void QuantizeQ8_0(const float* values, std::byte* block) {
   float largest = 0.0f;
   for (size_t j = 0; j < kBlock; ++j) largest = std::max(largest, std::fabs(values[j]));
@@ -77,13 +106,18 @@ void QuantizeQ8_0(const float* values, std::byte* block) {
   }
 }
 
-void QuantizeQ4_0(const float* values, std::byte* block) {
-  // The value of largest magnitude gets code 0 (-8 times the scale), so it is met exactly.
+// The value of largest magnitude.
+float Extreme(const float* values) {
   float extreme = 0.0f;
   for (size_t j = 0; j < kBlock; ++j) {
     if (std::fabs(values[j]) > std::fabs(extreme)) extreme = values[j];
   }
-  const float d = extreme / -8.0f;
+  return extreme;
+}
+
+void QuantizeQ4_0(const float* values, std::byte* block) {
+  // The extreme gets code 0 (-8 times the scale), so it is met exactly.
+  const float d = Extreme(values) / -8.0f;
   const float inverse = Inverse(d);
   Store16(FloatToFp16(d), block);
   for (size_t j = 0; j < kBlock; ++j) {
@@ -100,6 +134,27 @@ void QuantizeQ4_1(const float* values, std::byte* block) {
   Store16(FloatToFp16(m), block + 2);
   for (size_t j = 0; j < kBlock; ++j) {
     StoreNibble(ToNibble((values[j] - m) * inverse + 0.5f), block + 4, j);
+  }
+}
+
+void QuantizeQ5_0(const float* values, std::byte* block) {
+  const float d = Extreme(values) / -16.0f;
+  const float inverse = Inverse(d);
+  Store16(FloatToFp16(d), block);
+  for (size_t j = 0; j < kBlock; ++j) {
+    StoreFiveBits(ToCode(values[j] * inverse + 16.5f, 31), block + 2, j);
+  }
+}
+
+void QuantizeQ5_1(const float* values, std::byte* block) {
+  const auto [lowest, highest] = std::minmax_element(values, values + kBlock);
+  const float m = *lowest;
+  const float d = (*highest - m) / 31.0f;
+  const float inverse = Inverse(d);
+  Store16(FloatToFp16(d), block);
+  Store16(FloatToFp16(m), block + 2);
+  for (size_t j = 0; j < kBlock; ++j) {
+    StoreFiveBits(ToCode((values[j] - m) * inverse + 0.5f, 31), block + 4, j);
   }
 }
 
@@ -120,6 +175,16 @@ void DequantizeBlock(GgmlFormat format, const std::byte* block, float* out) {
       return DequantizeQ4_0(block, out);
     case GgmlFormat::kQ4_1:
       return DequantizeQ4_1(block, out);
+    case GgmlFormat::kQ5_0:
+      return DequantizeQ5_0(block, out);
+    case GgmlFormat::kQ5_1:
+      return DequantizeQ5_1(block, out);
+    case GgmlFormat::kQ4_K:
+      return DequantizeQ4K(block, out);
+    case GgmlFormat::kQ5_K:
+      return DequantizeQ5K(block, out);
+    case GgmlFormat::kQ6_K:
+      return DequantizeQ6K(block, out);
   }
 }
 
@@ -138,6 +203,16 @@ void QuantizeBlock(GgmlFormat format, const float* values, std::byte* block) {
       return QuantizeQ4_0(values, block);
     case GgmlFormat::kQ4_1:
       return QuantizeQ4_1(values, block);
+    case GgmlFormat::kQ5_0:
+      return QuantizeQ5_0(values, block);
+    case GgmlFormat::kQ5_1:
+      return QuantizeQ5_1(values, block);
+    case GgmlFormat::kQ4_K:
+      return QuantizeQ4K(values, block);
+    case GgmlFormat::kQ5_K:
+      return QuantizeQ5K(values, block);
+    case GgmlFormat::kQ6_K:
+      return QuantizeQ6K(values, block);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -14,7 +15,9 @@
 namespace masu {
 namespace {
 
-constexpr GgmlFormat kBlockFormats[] = {GgmlFormat::kQ8_0, GgmlFormat::kQ4_0, GgmlFormat::kQ4_1};
+constexpr GgmlFormat kBlockFormats[] = {GgmlFormat::kQ8_0, GgmlFormat::kQ4_0, GgmlFormat::kQ4_1,
+                                        GgmlFormat::kQ5_0, GgmlFormat::kQ5_1, GgmlFormat::kQ4_K,
+                                        GgmlFormat::kQ5_K, GgmlFormat::kQ6_K};
 
 std::vector<std::byte> FromHex(const std::string& hex) {
   std::vector<std::byte> bytes;
@@ -36,11 +39,11 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 TEST(GgmlBlocks, MatchesThePythonPackageBitForBit) {
-  const std::map<std::string, GgmlFormat> formats = {{"q8_0", GgmlFormat::kQ8_0},
-                                                     {"q4_0", GgmlFormat::kQ4_0},
-                                                     {"q4_1", GgmlFormat::kQ4_1},
-                                                     {"f16", GgmlFormat::kF16},
-                                                     {"bf16", GgmlFormat::kBF16}};
+  const std::map<std::string, GgmlFormat> formats = {
+      {"q8_0", GgmlFormat::kQ8_0}, {"q4_0", GgmlFormat::kQ4_0}, {"q4_1", GgmlFormat::kQ4_1},
+      {"q5_0", GgmlFormat::kQ5_0}, {"q5_1", GgmlFormat::kQ5_1}, {"q4_k", GgmlFormat::kQ4_K},
+      {"q5_k", GgmlFormat::kQ5_K}, {"q6_k", GgmlFormat::kQ6_K}, {"f16", GgmlFormat::kF16},
+      {"bf16", GgmlFormat::kBF16}};
   std::ifstream golden("tests/golden/ggml_blocks.txt");
   ASSERT_TRUE(golden.is_open()) << "run this test from the root of the repository";
   int lines = 0;
@@ -51,7 +54,7 @@ TEST(GgmlBlocks, MatchesThePythonPackageBitForBit) {
     SCOPED_TRACE("line " + std::to_string(lines + 1) + " " + name + " " + kind);
     const GgmlFormat format = formats.at(name);
     const auto bytes = FromHex(bytes_hex);
-    std::vector<float> decoded(32);
+    std::vector<float> decoded(std::max(32u, BlockShapeOf(format).elements));
     DequantizeRow(format, bytes, decoded);
     EXPECT_TRUE(SameBits(decoded, FloatsFromHex(decoded_hex)));
     if (kind != "coded") continue;
@@ -59,40 +62,59 @@ TEST(GgmlBlocks, MatchesThePythonPackageBitForBit) {
     QuantizeRow(format, FloatsFromHex(values_hex), coded);
     EXPECT_EQ(coded, bytes);
   }
-  EXPECT_EQ(lines, 40);
+  EXPECT_EQ(lines, 69);
 }
 
-// Half a step of the code, plus what fp16 takes from the scale: |d| * 2^-11 per step of the code,
-// and for Q4_1 also |m| * 2^-11.
+// The widest step of each format on values in [-1, 1]. The formats without a minimum spend code 0
+// on their extreme, so on the other side they clip by up to a whole step: twice the step here.
+float StepOf(GgmlFormat format) {
+  switch (format) {
+    case GgmlFormat::kQ8_0:
+      return 1 / 127.f;
+    case GgmlFormat::kQ4_0:
+      return 2 / 8.f;
+    case GgmlFormat::kQ5_0:
+      return 2 / 16.f;
+    case GgmlFormat::kQ6_K:
+      return 2 / 32.f;
+    case GgmlFormat::kQ4_1:
+    case GgmlFormat::kQ4_K:
+      return 2 / 15.f;
+    default:
+      return 2 / 31.f;
+  }
+}
+
+// Half a step of the code, plus what fp16 takes from the scale (|d| * 2^-11 per step of the code)
+// and the minimum (|m| * 2^-11). The K formats also round scale and minimum to steps of 1/63
+// (1/127) of the largest in the block: half of that at the outermost code.
 TEST(GgmlBlocks, RoundTripErrorIsAtMostHalfAStep) {
-  std::vector<float> values(64);
+  std::vector<float> values(512);
   for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i) * 1.7f);
   for (const GgmlFormat format : kBlockFormats) {
     std::vector<std::byte> row(GgmlRowBytes(format, values.size()));
     std::vector<float> decoded(values.size());
     QuantizeRow(format, values, row);
     DequantizeRow(format, row, decoded);
-    // Values lie in [-1, 1]: steps are at most 1/127, 1/8 and 2/15. Q4_0 spends code 0 on its
-    // extreme, so on the other side it clips by up to a whole step.
-    const float step = format == GgmlFormat::kQ8_0   ? 1 / 127.f
-                       : format == GgmlFormat::kQ4_0 ? 2 / 8.f
-                                                     : 2 / 15.f;
+    const bool is_k = BlockShapeOf(format).elements == 256;
+    const float scales = format == GgmlFormat::kQ6_K ? 0.5f / 127 : is_k ? 3 * 0.5f / 63 : 0.0f;
     for (size_t i = 0; i < values.size(); ++i) {
-      EXPECT_NEAR(decoded[i], values[i], step / 2 + 2 * 0x1p-11f) << i;
+      EXPECT_NEAR(decoded[i], values[i], StepOf(format) / 2 + 2 * 0x1p-11f + scales) << i;
     }
   }
 }
 
 TEST(GgmlBlocks, ZeroBlocksStayZeroAndOddValuesDoNoHarm) {
   for (const GgmlFormat format : kBlockFormats) {
-    std::vector<std::byte> row(GgmlRowBytes(format, 32), std::byte{0xff});
-    std::vector<float> decoded(32, 1.0f);
-    QuantizeRow(format, std::vector<float>(32, 0.0f), row);
+    const size_t elements = BlockShapeOf(format).elements;
+    std::vector<std::byte> row(GgmlRowBytes(format, elements), std::byte{0xff});
+    std::vector<float> decoded(elements, 1.0f);
+    QuantizeRow(format, std::vector<float>(elements, 0.0f), row);
     DequantizeRow(format, row, decoded);
     for (const float value : decoded) EXPECT_EQ(value, 0.0f);
     for (const float odd : {std::numeric_limits<float>::quiet_NaN(),
                             std::numeric_limits<float>::infinity(), 1e-45f, 3e38f}) {
-      std::vector<float> values(32, odd);
+      std::vector<float> values(elements, odd);
       values[3] = -odd;
       QuantizeRow(format, values, row);  // no undefined conversion: checked by the sanitizers
     }

@@ -105,8 +105,21 @@ Result<std::vector<TextSegment>> CutAfterFinalMessage(std::vector<TextSegment> s
   const size_t last = content.find_last_not_of(" \t\r\n");
   const std::string wanted = content.substr(first, last - first + 1);  // templates trim
   std::string text;
-  for (const TextSegment& segment : segments) text += segment.text;
-  const size_t found = text.rfind(wanted);
+  std::vector<bool> trusted;
+  for (const TextSegment& segment : segments) {
+    text += segment.text;
+    trusted.resize(text.size(), segment.trusted);
+  }
+  size_t found = text.rfind(wanted);
+  // What the template wrote is not the message: "e" must not be found in "<|im_end|>".
+  const auto from_template = [&](size_t begin) {
+    const auto first_byte = trusted.begin() + static_cast<std::ptrdiff_t>(begin);
+    return std::any_of(first_byte, first_byte + static_cast<std::ptrdiff_t>(wanted.size()),
+                       [](bool written_by_template) { return written_by_template; });
+  };
+  while (found != std::string::npos && from_template(found)) {
+    found = found == 0 ? std::string::npos : text.rfind(wanted, found - 1);
+  }
   if (found == std::string::npos) {
     return error("the chat template does not show the final message as it is");
   }

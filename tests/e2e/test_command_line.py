@@ -99,7 +99,7 @@ BAD_VALUES = [
     ("--activation-dtype", "fp64"), ("--threads", "-1"), ("--threads", "x"), ("--threads", "1000000"), ("--device", "tpu"),
     ("--device", "cuda"), ("--metrics-prefix", "mine"), ("--host", "not a host"), ("--host", "300.1.1.1"),
     ("--max-body-bytes", "x"), ("--sse-keep-alive-interval", "x"), ("--sse-keep-alive-interval", "-1"),
-    ("--long-prefill-token-threshold", "x"), ("--max-model-len", "18014398509481985K"),
+    ("--long-prefill-token-threshold", "x"), ("--max-model-len", "18014398509481985K"), ("--api-key", ""),
 ]
 
 

@@ -4,7 +4,7 @@ usage: make_ggml_golden.py > tests/golden/ggml_blocks.txt
 
 Each line is one block: FORMAT KIND VALUES BYTES DECODED, all three in hexadecimal, little-endian;
 VALUES are float32 and '-' if KIND is 'raw' (bytes that no encoder made: subnormal, negative and
-huge scales, every nibble), DECODED is gguf.quants.dequantize(BYTES) as float32.
+huge scales, every nibble; the only kind for the K formats, which gguf cannot encode), DECODED is gguf.quants.dequantize(BYTES) as float32.
 Read by src/quant/ggml_blocks_test.cc.
 """
 import numpy as np
@@ -28,6 +28,14 @@ def raw_blocks(rng, size, scales):
         yield block
 
 
+def raw_k_blocks(rng, size, scale_at):
+    for scale in (0x0001, 0xae66, 0x7bff):
+        block = rng.integers(0, 256, size).astype(np.uint8)
+        for i, at in enumerate(scale_at):
+            block[at:at + 2] = np.array([scale ^ (i * 0x0401)], np.uint16).view(np.uint8)
+        yield block
+
+
 def line(name, kind, x, block, kind_type):
     shown = '-' if x is None else x.astype(np.float32).tobytes().hex()
     decoded = dequantize(block.view(np.uint8).reshape(1, -1), kind_type).astype(np.float32)
@@ -45,6 +53,16 @@ def main():
         if scales:
             for block in raw_blocks(rng, size, scales):
                 line(name, 'raw', None, block, t)
+    for name, t, size, scales in (('q5_0', T.Q5_0, 22, 1), ('q5_1', T.Q5_1, 24, 2)):
+        for x in values(rng):
+            x = x.astype(np.float32)
+            line(name, 'coded', x, quantize(x.reshape(1, -1), t).reshape(-1), t)
+        for block in raw_blocks(rng, size, scales):
+            line(name, 'raw', None, block, t)
+    for name, t, size, scale_at in (('q4_k', T.Q4_K, 144, (0, 2)), ('q5_k', T.Q5_K, 176, (0, 2)),
+                                    ('q6_k', T.Q6_K, 210, (208,))):
+        for block in raw_k_blocks(rng, size, scale_at):
+            line(name, 'raw', None, block, t)
 
 
 main()

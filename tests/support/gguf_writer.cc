@@ -154,6 +154,16 @@ uint32_t GgmlTypeNumber(GgmlFormat format) {
       return static_cast<uint32_t>(GgmlType::kQ4_0);
     case GgmlFormat::kQ4_1:
       return static_cast<uint32_t>(GgmlType::kQ4_1);
+    case GgmlFormat::kQ5_0:
+      return static_cast<uint32_t>(GgmlType::kQ5_0);
+    case GgmlFormat::kQ5_1:
+      return static_cast<uint32_t>(GgmlType::kQ5_1);
+    case GgmlFormat::kQ4_K:
+      return static_cast<uint32_t>(GgmlType::kQ4_K);
+    case GgmlFormat::kQ5_K:
+      return static_cast<uint32_t>(GgmlType::kQ5_K);
+    case GgmlFormat::kQ6_K:
+      return static_cast<uint32_t>(GgmlType::kQ6_K);
   }
   return 0;
 }

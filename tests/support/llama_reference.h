@@ -1,4 +1,4 @@
-// The forward pass of architecture "llama", written a second time from the paper: no cache, no
+// The forward pass of the dense families, written a second time from the papers: no cache, no
 // batching, double precision, one loop per sum. What an engine computes is compared with this.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/typed_id.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/model_config.h"
 
@@ -14,6 +15,8 @@ namespace masu {
 // Logits after each token: [tokens, vocab]. For files that CheckTensors accepts. Takes time
 // proportional to tokens x weights + tokens^2 x width: for tiny models.
 std::vector<std::vector<double>> ReferenceLogits(const GgufFile& file, const ModelConfig& config,
+                                                 std::span<const TokenId> tokens);
+std::vector<std::vector<double>> ReferenceLogits(const Checkpoint& checkpoint,
                                                  std::span<const TokenId> tokens);
 
 }  // namespace masu

@@ -1,0 +1,116 @@
+#include "checkpoint/json_text.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/gguf_metadata.h"
+
+namespace masu {
+namespace {
+
+using Json = nlohmann::json;
+
+// Watches the parser: nlohmann alone keeps the last of two equal keys and any depth.
+class Watcher {
+ public:
+  bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
+    if (depth > kMaxJsonDepth) Fail(fmt::format("is nested deeper than {} levels", kMaxJsonDepth));
+    switch (event) {
+      case Json::parse_event_t::object_start:
+        keys_.emplace_back();
+        break;
+      case Json::parse_event_t::object_end:
+        keys_.pop_back();
+        break;
+      case Json::parse_event_t::key:
+        if (!keys_.back().insert(parsed.get<std::string>()).second) {
+          Fail(fmt::format("key {} occurs twice", QuoteName(parsed.get<std::string>())));
+        }
+        break;
+      default:
+        break;
+    }
+    return true;
+  }
+  const std::string& fault() const { return fault_; }
+
+ private:
+  void Fail(std::string fault) {
+    if (fault_.empty()) fault_ = std::move(fault);
+  }
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::string fault_;
+};
+
+// Brackets outside strings: what the parser's own stacks will hold.
+bool IsTooDeep(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      if (++depth > kMaxJsonDepth) return true;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<Json> ParseJson(std::string_view text, const std::string& file) {
+  if (IsTooDeep(text)) {
+    return DataLoss("{}: is nested deeper than {} levels; the file is damaged", file,
+                    kMaxJsonDepth);
+  }
+  // The parser takes a zero byte for the end of the text and would not see what follows.
+  if (text.find('\0') != std::string_view::npos) {
+    return DataLoss("{}: is not valid JSON: it has a zero byte; fetch it again", file);
+  }
+  Watcher watcher;
+  try {
+    Json json = Json::parse(text.begin(), text.end(), std::ref(watcher));
+    if (!watcher.fault().empty()) {
+      return DataLoss("{}: {}; the file is damaged, fetch it again", file, watcher.fault());
+    }
+    if (!json.is_object()) return DataLoss("{}: is not a JSON object; fetch it again", file);
+    return json;
+  } catch (const Json::exception& error) {
+    std::string what = error.what();
+    std::ranges::replace_if(
+        what, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+    return DataLoss("{}: is not valid JSON: {}; fetch it again", file, what);
+  }
+}
+
+Result<std::string> ReadWholeFile(const std::string& path, uint64_t max_bytes) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    return MakeError(ErrorCode::kNotFound, "{}: no such file", path);
+  }
+  const uint64_t size = std::filesystem::file_size(path, error);
+  if (error) return InvalidArgument("{}: cannot read its size: {}", path, error.message());
+  if (size > max_bytes) {
+    return DataLoss("{}: has {} bytes, at most {} make sense; the file is damaged", path, size,
+                    max_bytes);
+  }
+  std::string text(size, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(text.data(), static_cast<std::streamsize>(size));
+  if (!file || static_cast<uint64_t>(file.gcount()) != size) {
+    return InvalidArgument("{}: cannot be read; check its permissions", path);
+  }
+  return text;
+}
+
+}  // namespace masu

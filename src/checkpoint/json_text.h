@@ -1,0 +1,24 @@
+// JSON files of a checkpoint, read with limits: a hostile file costs no more than its own size, and
+// nothing in it throws.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace masu {
+
+// Deeper than any configuration, far less than a parser's stack.
+inline constexpr int kMaxJsonDepth = 64;
+
+// The document; its top level is an object. Refused: bad syntax, depth, a key that occurs twice in
+// one object. Errors begin with `file`.
+Result<nlohmann::json> ParseJson(std::string_view text, const std::string& file);
+
+// The whole file; more than `max_bytes` is refused before reading.
+Result<std::string> ReadWholeFile(const std::string& path, uint64_t max_bytes);
+
+}  // namespace masu
