@@ -47,7 +47,7 @@ def test_memory_of_a_directory_and_this_machine(config):
 
 
 def test_gguf(tiny):
-    answer = plan_json(tiny.rand(), "--memory", "1GiB")
+    answer = plan_json(tiny.rand(), "--memory", "8GiB")
     assert answer["architecture"] == "llama" and answer["plans"][0]["kv_tokens"] > 0
 
 
