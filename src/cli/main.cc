@@ -16,6 +16,7 @@ struct Run {
   int operator()(const masu::TokenizeOptions& o) const { return masu::RunTokenize(o); }
   int operator()(const masu::DetokenizeOptions& o) const { return masu::RunDetokenize(o); }
   int operator()(const masu::TemplateOptions& o) const { return masu::RunTemplate(o); }
+  int operator()(const masu::PlanOptions& o) const { return masu::RunPlan(o); }
   int operator()(const masu::VersionOptions&) const {
     std::puts("masu " MASU_VERSION);
     return 0;

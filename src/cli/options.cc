@@ -228,6 +228,68 @@ void AddGenerateOptions(CLI::App& app, GenerateOptions& options) {
   app.add_option("--system", options.system, "system message");
 }
 
+void AddPlanOptions(CLI::App& app, PlanOptions& options) {
+  app.add_option("MODEL", options.model,
+                 "a config.json, the directory that has it, or a .gguf file")
+      ->required();
+  app.add_option("--device", options.device,
+                 "h200, h100, a100-80, a100-40, b200, l40s, l4, rtx5090, rtx4090, rtx3090, or cpu: "
+                 "this machine (default)");
+  app.add_option("--memory", options.memory,
+                 "what one device has, such as 141GB or 139.8GiB; overrides --device")
+      ->type_name("SIZE");
+  app.add_option("--tp,--tensor-parallel-size", options.ranks, "ranks that share the model")
+      ->capture_default_str();
+  app.add_option("--gpu-memory-utilization,--device-memory-utilization",
+                 options.gpu_memory_utilization,
+                 "share of the memory to plan with: 0.90-0.95 for a machine of its own, 0.60-0.80 "
+                 "when shared")
+      ->capture_default_str();
+  app.add_option("--kv-cache-dtype", options.kv_cache_dtypes,
+                 "all (default), auto, or a list such as bfloat16,fp8,int8")
+      ->delimiter(',');
+  app.add_option("--kv-scale", options.kv_scale, "auto, dynamic, unit or checkpoint")
+      ->capture_default_str();
+  app.add_option("--weights", options.weights,
+                 "checkpoint (default), or a list of bf16, fp8, int8, int4-g32, int4-g64, "
+                 "int4-g128, nvfp4, mxfp4, each also with -experts: routed experts only")
+      ->delimiter(',');
+  app.add_option_function<std::string>(
+         "--context,--max-model-len",
+         [&options](const std::string& text) {
+           uint32_t length = 0;
+           if (const std::string error = ParseLength(text, length); !error.empty()) {
+             throw CLI::ValidationError("--context", error);
+           }
+           options.context = length == kAuto ? std::nullopt : std::optional(length);
+         },
+         "tokens of a request, prompt and answer; auto (default): the model's longest")
+      ->type_name("TOKENS");
+  app.add_option("--overhead", options.overhead,
+                 "bytes a rank needs beside weights and KV pages; default: estimated")
+      ->type_name("SIZE");
+  app.add_option("--block-size", options.block_size, "tokens per KV page: 8, 16, 32, 64 or 128")
+      ->capture_default_str();
+  app.add_option("--max-num-batched-tokens", options.max_num_batched_tokens,
+                 "tokens computed in one step, for the estimate of the overhead")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--max-num-seqs", options.max_num_seqs,
+                 "rows sampled in one step, for the estimate of the overhead")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--without", options.without,
+                 "parts that are not loaded: vision-tower, mtp-layers, absorbed-copies")
+      ->delimiter(',');
+  app.add_option("--price-per-hour", options.price_per_hour, "of one device; shows costs")
+      ->type_name("PRICE");
+  app.add_option("--throughput", options.throughput,
+                 "tokens per second of all ranks together, or a file with a JSON object a line: "
+                 "{\"kv_cache_dtype\", \"weights\", \"concurrency\", \"tokens_per_second\"}")
+      ->type_name("N|FILE");
+  app.add_flag("--json", options.json, "print JSON");
+}
+
 size_t EditDistance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -362,6 +424,11 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
       app.add_subcommand("template", "print the prompt that a chat template makes of a request");
   AddTemplateOptions(*template_app, chat_template);
 
+  PlanOptions plan;
+  CLI::App* plan_app = app.add_subcommand(
+      "plan", "what fits into a device's memory and what it costs, from a configuration alone");
+  AddPlanOptions(*plan_app, plan);
+
   CLI::App* version_app = app.add_subcommand("version", "print the version");
 
   std::vector<std::string> arguments;
@@ -408,6 +475,7 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   if (*tokenize_app) return {tokenize, 0};
   if (*detokenize_app) return {detokenize, 0};
   if (*template_app) return {chat_template, 0};
+  if (*plan_app) return {plan, 0};
   if (*version_app) return {VersionOptions{}, 0};
   return {std::nullopt, 2};
 }
