@@ -88,9 +88,9 @@ struct PlanOptions {
 };
 struct VersionOptions {};
 
-using Command = std::variant<ServeOptions, GenerateOptions, ChatOptions, InfoOptions, EvalKlOptions,
-                             TokenizeOptions, DetokenizeOptions, TemplateOptions, PlanOptions,
-                             VersionOptions>;
+using Command =
+    std::variant<ServeOptions, GenerateOptions, ChatOptions, InfoOptions, EvalKlOptions,
+                 TokenizeOptions, DetokenizeOptions, TemplateOptions, PlanOptions, VersionOptions>;
 
 struct ParsedCommandLine {
   std::optional<Command> command;  // none: what there was to say has been printed
