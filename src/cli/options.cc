@@ -36,6 +36,16 @@ std::string ParseLength(const std::string& text, uint32_t& out) {
   return {};
 }
 
+// Checked here too, since --kv-cache-memory-bytes leaves it without effect.
+const CLI::Validator kShare(
+    [](const std::string& text) {
+      char* end = nullptr;
+      const double share = std::strtod(text.c_str(), &end);
+      const bool fits = end != text.c_str() && *end == '\0' && share > 0 && share <= 1;
+      return fits ? std::string() : "'" + text + "' is no share above 0 and up to 1, such as 0.9";
+    },
+    "");
+
 void AddEngineOptions(CLI::App& app, EngineConfig& config) {
   app.add_option("--kv-cache-dtype", config.kv_cache_dtype,
                  "auto, bfloat16, float16, float32, fp8 (= fp8_e4m3), fp8_e5m2 or int8")
@@ -57,6 +67,7 @@ void AddEngineOptions(CLI::App& app, EngineConfig& config) {
                  "share of the machine's memory for weights, buffers and KV cache together: "
                  "0.90-0.95 for a machine of "
                  "its own, 0.60-0.80 when shared")
+      ->check(kShare)
       ->capture_default_str();
   app.add_option_function<std::string>(
          "--max-model-len",
@@ -244,6 +255,7 @@ void AddPlanOptions(CLI::App& app, PlanOptions& options) {
                  options.gpu_memory_utilization,
                  "share of the memory to plan with: 0.90-0.95 for a machine of its own, 0.60-0.80 "
                  "when shared")
+      ->check(kShare)
       ->capture_default_str();
   app.add_option("--kv-cache-dtype", options.kv_cache_dtypes,
                  "all (default), auto, or a list such as bfloat16,fp8,int8")
@@ -454,6 +466,10 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
       message = "unknown argument '" + first + "'";
       const std::string nearest = NearestName(used, first);
       if (!nearest.empty()) message += "; did you mean " + nearest + "?";
+    }
+    constexpr std::string_view kTwice = ": At Most 1 required but received ";
+    if (const size_t at = message.find(kTwice); at != std::string::npos) {
+      message.replace(at, kTwice.size(), " may be given once; the number of times here is ");
     }
     std::replace(message.begin(), message.end(), '\n', ' ');
     std::cerr << "masu: " << message << " (see " << FullName(used) << " --help)\n";

@@ -7,9 +7,15 @@ from test_command_line import check_refusal, run
 
 
 @pytest.mark.parametrize("flag, value", [("--api-key", ""), ("--served-model-name", ""), ("--max-body-bytes", "-1"),
-                                         ("--max-body-bytes", "0")])
+                                         ("--max-body-bytes", "0"), ("--gpu-memory-utilization", "1.5"),
+                                         ("--gpu-memory-utilization", "nan"), ("--gpu-memory-utilization", "0")])
 def test_absurd_values(tiny, flag, value):
-    check_refusal(run("serve", tiny.rand("abuse"), "--port", 0, flag, value), flag, status=2)
+    """Also where another flag leaves it without effect: the cache has its size here."""
+    check_refusal(run("serve", tiny.rand("abuse"), "--port", 0, "--kv-cache-memory-bytes", "1MiB", flag, value), flag, status=2)
+
+
+def test_a_flag_given_twice(tiny):
+    check_refusal(run("serve", tiny.rand("abuse"), "--port", 1, "--port", 2), "--port may be given once", status=2)
 
 
 @pytest.mark.parametrize("command", [["tokenize"], ["generate", "-p", "x", "--max-tokens", "3"]], ids=" ".join)
