@@ -33,6 +33,8 @@ int main(int argc, char** argv) {
   }
   const masu::ParsedCommandLine parsed = masu::ParseCommandLine(argc, argv);
   const int status = parsed.command ? std::visit(Run(), *parsed.command) : parsed.exit_code;
+  // What a server prints is its log, which may go nowhere.
+  if (parsed.command && std::holds_alternative<masu::ServeOptions>(*parsed.command)) return status;
   // A full disk shows at the last flush only; an answer that is lost must not look like success.
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     const auto error =

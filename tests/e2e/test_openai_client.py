@@ -144,8 +144,9 @@ def test_errors(client, model):
     with pytest.raises(openai.BadRequestError) as caught:
         client.chat.completions.create(model=model, messages=QUESTION, stream=True, response_format={"type": "json_object"})
     assert caught.value.status_code == 400
-    with pytest.raises(openai.NotFoundError):
+    with pytest.raises(openai.APIStatusError, match="embeddings are not supported") as caught:
         client.embeddings.create(model=model, input="hello")
+    assert caught.value.status_code == 501
 
 
 def test_wrong_key(tiny, serve):
