@@ -165,7 +165,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::FromHuggingFace(
     return LoadTiktoken(*files.tiktoken_model, config, files.end_of_generation);
   }
   return MakeError(ErrorCode::kNotFound,
-                   "there is none of tokenizer.json, tokenizer.model and tiktoken.model");
+                   "there is none of tokenizer.json, tokenizer.model and tiktoken.model; fetch it, too");
 }
 
 }  // namespace masu
