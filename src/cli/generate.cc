@@ -89,7 +89,7 @@ Result<Runtime> Start(const GenerateOptions& options) {
 
 Result<std::vector<TokenId>> ChatPrompt(const LoadedModel& model, const Json& messages) {
   if (model.chat_template == nullptr) {
-    return InvalidArgument("{} (or use generate --raw)", model.chat_template_error);
+    return InvalidArgument("{}; use generate --raw", model.chat_template_error);
   }
   const Tokenizer& tokenizer = *model.tokenizer;
   ChatTemplateInput input;

@@ -3,14 +3,19 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/model_directory.h"
+#include "checkpoint/whole_file.h"
 #include "cli/commands.h"
 #include "text/chat_template.h"
+#include "text/open_chat_template.h"
 #include "text/open_tokenizer.h"
 
 namespace masu {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kMaxRequestBytes = uint64_t{64} << 20;  // more than the server takes
 
 bool IsTemplateFile(const std::string& path) {
   return path.ends_with(".jinja") || path.ends_with(".jinja2") || path.ends_with(".j2");
@@ -21,7 +26,7 @@ Result<Json> ReadRequest(const std::string& path) {
   if (path == "-") {
     text = {std::istreambuf_iterator<char>(std::cin), {}};
   } else {
-    MASU_ASSIGN_OR_RETURN(text, ReadWholeFile(path));
+    MASU_ASSIGN_OR_RETURN(text, ReadWholeFile(path, kMaxRequestBytes));
   }
   try {
     Json request = Json::parse(text);
@@ -67,12 +72,14 @@ Result<void> FillTokens(const TemplateOptions& options, ChatTemplateInput* input
   return {};
 }
 
+Result<std::unique_ptr<ChatTemplate>> OpenTemplate(const TemplateOptions& options) {
+  if (!IsTemplateFile(options.model)) return OpenChatTemplate(options.model, options.name);
+  MASU_ASSIGN_OR_RETURN(const std::string source, ReadWholeFile(options.model, kMaxTemplateBytes));
+  return ChatTemplate::Parse(source);
+}
+
 Result<std::string> Render(const TemplateOptions& options) {
-  MASU_ASSIGN_OR_RETURN(const std::string source,
-                        IsTemplateFile(options.model)
-                            ? ReadWholeFile(options.model)
-                            : ReadChatTemplate(options.model, options.name));
-  MASU_ASSIGN_OR_RETURN(const auto chat_template, ChatTemplate::Parse(source));
+  MASU_ASSIGN_OR_RETURN(const auto chat_template, OpenTemplate(options));
   MASU_ASSIGN_OR_RETURN(const Json request, ReadRequest(options.input));
   MASU_ASSIGN_OR_RETURN(const Json arguments, TemplateArguments(request));
   ChatTemplateInput input;

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "engine/engine_memory.h"
 #include "model/model.h"
+#include "text/open_chat_template.h"
 #include "text/open_tokenizer.h"
 
 namespace masu {
@@ -24,20 +25,15 @@ Result<bool> UseBf16(const std::string& name, const Ops& ops) {
 }
 
 Result<void> LoadTemplate(LoadedModel& loaded) {
-  const auto source = ReadChatTemplate(loaded.path, "");
-  if (!source.ok()) {
-    if (source.error().code != ErrorCode::kNotFound) return source.error();
-    loaded.chat_template_error = "the checkpoint has no chat template; use /v1/completions";
+  auto opened = OpenChatTemplate(loaded.path, "");
+  if (opened.ok()) {
+    loaded.chat_template = std::move(opened).value();
     return {};
   }
-  auto parsed = ChatTemplate::Parse(source.value());
-  if (parsed.ok()) {
-    loaded.chat_template = std::move(parsed).value();
-    return {};
-  }
-  loaded.chat_template_error =
-      "the checkpoint's chat template cannot be used: " + parsed.error().message;
-  LogWarning("{}: {}", loaded.path, loaded.chat_template_error);
+  const Error& error = opened.error();
+  if (error.code == ErrorCode::kDataLoss) return error;
+  loaded.chat_template_error = error.message;
+  if (error.code != ErrorCode::kNotFound) LogWarning("{}: {}", loaded.path, error.message);
   return {};
 }
 

@@ -156,10 +156,10 @@ Result<std::vector<TextSegment>> CutAfterFinalMessage(std::vector<TextSegment> s
 
 Result<std::vector<TokenId>> RenderChat(const ServedModel& model, const ChatPromptInput& input) {
   if (!model.chat_template) {
-    return PromptError("messages",
-                       fmt::format("this model has no chat template ({}); use /v1/completions",
-                                   model.chat_template_error.empty() ? "none in the checkpoint"
-                                                                     : model.chat_template_error));
+    return PromptError("messages", fmt::format("{}; use /v1/completions",
+                                               model.chat_template_error.empty()
+                                                   ? "the checkpoint has no chat template"
+                                                   : model.chat_template_error));
   }
   const Tokenizer& tokenizer = *model.tokenizer;
   ChatTemplateInput rendering;

@@ -164,8 +164,9 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::FromHuggingFace(
   if (files.tiktoken_model) {
     return LoadTiktoken(*files.tiktoken_model, config, files.end_of_generation);
   }
-  return MakeError(ErrorCode::kNotFound,
-                   "there is none of tokenizer.json, tokenizer.model and tiktoken.model");
+  return MakeError(
+      ErrorCode::kNotFound,
+      "there is none of tokenizer.json, tokenizer.model and tiktoken.model; fetch it, too");
 }
 
 }  // namespace masu

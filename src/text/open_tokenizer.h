@@ -11,12 +11,4 @@ namespace masu {
 
 Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path);
 
-// The chat template of the same: tokenizer.chat_template of a GGUF file; chat_template.jinja,
-// chat_template.json or "chat_template" of tokenizer_config.json in a directory. Of several, the
-// one named `name`, or "default" if it is empty.
-Result<std::string> ReadChatTemplate(const std::string& path, const std::string& name);
-
-// The whole file; errors name it.
-Result<std::string> ReadWholeFile(const std::string& path);
-
 }  // namespace masu

@@ -65,9 +65,16 @@ def without_second_bos(ids, hf):
     return ids[1:] if twice else ids
 
 
-def compare(hf, path, lines, special, skipped=True):
-    """Ids equal, decoded texts equal, streams equal; `special` parses and adds special tokens; `skipped`:
-    compares the texts without special tokens, too."""
+def without_specials(hf, ids):
+    """hf.decode(ids, skip_special_tokens=True), as it is meant. Hugging Face compares the spelling that a token has
+    in normalized text with those of the special tokens as they were added, and so misses special tokens that
+    the normalizer changes (test_hugging_face_misses_respelled_special_tokens). Their ids are taken out first."""
+    specials = {i for i, token in hf.get_added_tokens_decoder().items() if token.special}
+    return hf.decode([i for i in ids if i not in specials], skip_special_tokens=True)
+
+
+def compare(hf, path, lines, special):
+    """Ids equal, decoded texts equal, streams equal; `special` parses and adds special tokens."""
     hf.encode_special_tokens = not special
     answers = ask(path, [{"text": line, "parse_special": special, "add_special": special} for line in lines])
     encoded = hf.encode_batch(lines, add_special_tokens=special)
@@ -82,8 +89,7 @@ def compare(hf, path, lines, special, skipped=True):
             ties += 1
             continue
         assert answer["ids"] == expected, shown(hf, line, expected, answer["ids"])
-        if skipped:
-            assert answer["decoded"] == hf.decode(expected, skip_special_tokens=True), repr(line)
+        assert answer["decoded"] == without_specials(hf, expected), repr(line)
         assert answer["all"] == hf.decode(expected, skip_special_tokens=False), repr(line)
         assert answer["streamed"], repr(line)
         compared += 1
@@ -149,10 +155,21 @@ def test_added_token_flags(normalizer, tmp_path):
         path = tmp_path / "tokenizer.json"
         path.write_text(hf.to_str(), encoding="utf-8")
         hf = tokenizers.Tokenizer.from_file(str(path))
-        # Hugging Face does not recognise a special token whose normalized spelling is another.
-        skipped = normalizer in ("none", "replace") or not (token.special and token.normalized)
         for special in (False, True):
-            compare(hf, path, STRINGS, special, skipped)
+            compare(hf, path, STRINGS, special)
+
+
+def test_hugging_face_misses_respelled_special_tokens():
+    """B505: why without_specials exists. The same token is left out or shown, by its spelling in the file."""
+    hf = train_tokenizers.all_tokenizers()["gpt2"]()
+    hf.normalizer = tokenizers.normalizers.Lowercase()
+    hf.add_special_tokens([tokenizers.AddedToken("AB", normalized=True, special=True)])
+    other = tokenizers.Tokenizer.from_str(hf.to_str().replace('"AB"', '"ab"'))
+    ids = hf.encode("xAB y").ids
+    assert ids == other.encode("xAB y").ids and hf.token_to_id("AB") in ids
+    assert other.decode(ids, skip_special_tokens=True) == "x y"
+    assert hf.decode(ids, skip_special_tokens=True) == "xab y", "fixed there: without_specials can go"
+    assert without_specials(hf, ids) == "x y"
 
 
 def test_prefix_space(lines, tmp_path):
