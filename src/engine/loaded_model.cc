@@ -55,6 +55,13 @@ Result<void> LoadText(bool needs_tokenizer, LoadedModel& loaded) {
 
 }  // namespace
 
+std::string ModelName(const std::string& path) {
+  // Links are not followed: caches of downloads link to files that are named by their hash.
+  std::filesystem::path known = std::filesystem::absolute(path).lexically_normal();
+  if (!known.has_filename()) known = known.parent_path();
+  return known.extension() == ".gguf" ? known.stem().string() : known.filename().string();
+}
+
 LoadedModel::LoadedModel() = default;
 LoadedModel::~LoadedModel() = default;
 
@@ -73,7 +80,7 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   }
   auto loaded = std::make_shared<LoadedModel>();
   loaded->path = path;
-  loaded->name = std::filesystem::path(path).stem().string();
+  loaded->name = ModelName(path);
   loaded->config = checkpoint->config();
   if (auto layout = ConfiguredLayouts(loaded->config, config); !layout.ok()) return layout.error();
   MASU_ASSIGN_OR_RETURN(

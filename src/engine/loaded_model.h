@@ -18,6 +18,10 @@ namespace masu {
 class Model;
 class Ops;
 
+// What clients call the model at `path`: the file's name without .gguf, or the directory's name,
+// also of "." and "model/". Dots in it are kept: "Llama-3.1-8B".
+std::string ModelName(const std::string& path);
+
 class LoadedModel {
  public:
   LoadedModel();
@@ -34,7 +38,7 @@ class LoadedModel {
                                                    bool needs_tokenizer = true);
 
   std::string path;
-  std::string name;  // file name without folder and extension
+  std::string name;  // ModelName(path)
   ModelConfig config;
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // nullptr if the checkpoint has none
