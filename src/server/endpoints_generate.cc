@@ -96,7 +96,7 @@ void Generate(EndpointCall call, bool chat) {
 
 }  // namespace
 
-void PostCompletions(EndpointCall call) { Generate(std::move(call), /*chat=*/false); }
-void PostChatCompletions(EndpointCall call) { Generate(std::move(call), /*chat=*/true); }
+void PostCompletions(EndpointCall& call) { Generate(std::move(call), /*chat=*/false); }
+void PostChatCompletions(EndpointCall& call) { Generate(std::move(call), /*chat=*/true); }
 
 }  // namespace masu

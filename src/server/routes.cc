@@ -10,7 +10,7 @@ namespace {
 struct Route {
   std::string_view method;
   std::string_view path;
-  void (*endpoint)(EndpointCall);
+  void (*endpoint)(EndpointCall&);
   bool open = false;    // needs no key
   bool prefix = false;  // path and whatever follows it
 };
@@ -93,7 +93,8 @@ void Routes::Dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
     if (!route.open && !keys_.Accepts(request.Header("Authorization"))) {
       return exchange->Send(Unauthorized());
     }
-    return route.endpoint({std::move(request), exchange, state_});
+    EndpointCall call{std::move(request), exchange, state_};
+    return route.endpoint(call);
   }
   for (const auto& [path, why] : kNotBuilt) {
     if (request.path == path) {
