@@ -207,6 +207,7 @@ TEST(HfConfig, RopeScalingThatIsNotAppliedIsRefused) {
 
 // What other families compute must not be ignored here.
 TEST(HfConfig, ForeignKeysAreRefusedAndUnknownOnesNamed) {
+  // Reports B601 and B603: weights of GPTQ, AWQ and the like are not taken for plain ones.
   const Keys refused = {{"quantization_config", R"({"quant_method": "gptq"})"},
                         {"partial_rotary_factor", "0.5"},
                         {"logit_scale", "0.0625"},

@@ -183,6 +183,26 @@ def test_what_ends_an_answer(name, directory, serve, tmp_path):
     assert answer["usage"]["completion_tokens"] == end + 1
 
 
+@pytest.mark.parametrize("template", [PLAIN, PLAIN.removeprefix("{{ bos_token }}")], ids=["with BOS", "without BOS"])
+def test_one_bos(template, directory, serve):
+    """B501: chats have the BOS that the template writes, completions the one that the tokenizer is configured to add,
+    and one that is written literally in a completion counts as that one."""
+    configure(directory, "tokenizer_config.json", chat_template=template, add_bos_token=True)
+    hf = oracle(directory)
+    server = serve(directory, *EXACT)
+    answer = server.ok("/v1/chat/completions", {"messages": MESSAGES[:1], "max_tokens": 1, "return_token_ids": True})
+    ids = hf.apply_chat_template(MESSAGES[:1], tokenize=True, add_generation_prompt=True, return_dict=False)
+    assert answer["prompt_token_ids"] == ids and answer["usage"]["prompt_tokens"] == len(ids)
+    assert ids.count(hf.bos_token_id) == (template is PLAIN)
+    plain = hf("Hello the", add_special_tokens=False).input_ids
+    for prompt, add, expected in (("Hello the", True, [hf.bos_token_id] + plain), ("Hello the", False, plain),
+                                  ("<s>Hello the", True, [hf.bos_token_id] + plain),
+                                  ("<s>Hello the", False, [hf.bos_token_id] + plain)):
+        answer = server.complete(prompt, max_tokens=1, add_special_tokens=add, return_token_ids=True)
+        assert answer["choices"][0]["prompt_token_ids"] == expected
+        assert answer["usage"]["prompt_tokens"] == len(expected)
+
+
 def test_no_template(directory, serve):
     """Chats are refused with the reason; completions work."""
     server = serve(directory, *EXACT)

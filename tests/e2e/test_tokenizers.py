@@ -201,22 +201,62 @@ def test_prefix_space(lines, tmp_path):
             compare(hf, path, texts + lines[:len(lines) // 5], special)
 
 
-def test_one_bos(tmp_path):
+@pytest.mark.parametrize("form", ["json", "gguf"])
+def test_one_bos(form, tmp_path):
     """B501: a template that writes BOS, one that does not, and BOS typed by a user."""
     hf = trained("llama3")
-    path = tmp_path / "tokenizer.json"
-    path.write_text(hf.to_str(), encoding="utf-8")
+    path = tmp_path / f"tokenizer.{form}"
     bos = "<|begin_of_text|>"
+    if form == "json":
+        path.write_text(hf.to_str(), encoding="utf-8")
+    else:
+        write_gguf(path, hf, "llama-bpe", bos)
     bos_id = hf.token_to_id(bos)
+    plain = hf.encode("Hi", add_special_tokens=False).ids
     requests = [{"segments": [[bos, True], ["Hi", False]], "add_special": add} for add in (False, True)]
     requests += [{"segments": [["Hi", False]], "add_special": True},
                  {"text": "Hi", "add_special": True},
                  {"text": bos + "Hi", "add_special": True, "parse_special": True}]
-    wanted = [bos_id] + hf.encode("Hi", add_special_tokens=False).ids
     for answer in ask(path, requests):
-        assert answer["ids"] == wanted
+        assert answer["ids"] == [bos_id] + plain
+    # A template without BOS gets none, and what a user types is text.
+    assert ask(path, [{"segments": [["Hi", False]]}])[0]["ids"] == plain
     typed = ask(path, [{"segments": [[bos, False], ["Hi", False]], "add_special": True}])[0]
     assert typed["ids"].count(bos_id) == 1 and typed["decoded"] == bos + "Hi"
+
+
+BYTE_FALLBACK = ["Grüße, Füchse quälen öde Äxte", "Zażółć gęślą jaźń", "日本語のテキスト、カタカナ", "你好，世界。", "👩‍👩‍👧 😀🏳️‍🌈",
+                 "\x01\x02\x07\x1b[0m\x7f", "\0", "\u0301\u200d\ufeff", "<0x41>", "a<0xE2><0x82>b", "<0x0A>", "<0xZZ>", "\n\t\r\n"]
+
+
+def without_letters(name):
+    """The tokenizer without any token that holds one of those letters, so that bytes must spell them."""
+    data = json.loads(trained_json(name))
+    kept = set(map(chr, range(32, 127))) | {"▁"}
+    vocab = [piece for piece, _ in sorted(data["model"]["vocab"].items(), key=lambda item: item[1])]
+    left = [piece for piece in vocab if set(piece) <= kept]
+    data["model"]["vocab"] = {piece: i for i, piece in enumerate(left)}
+    data["model"]["merges"] = [pair for pair in data["model"]["merges"] if set("".join(pair)) <= kept]
+    assert len(left) < len(vocab) and all(left.index(token["content"]) == token["id"] for token in data["added_tokens"])
+    return tokenizers.Tokenizer.from_str(json.dumps(data))
+
+
+@pytest.mark.parametrize("name", ["llama2", "mistral", "gemma"])
+def test_byte_fallback(name, tmp_path):
+    """B507: letters that the vocabulary lacks are bytes, decode to themselves, and are never shown as <0xE2>."""
+    hf = without_letters(name)
+    path = tmp_path / "tokenizer.json"
+    path.write_text(hf.to_str(), encoding="utf-8")
+    vocab = hf.get_vocab()
+    assert not any(char in vocab for char in "ßüżł日語你👩\x01\u0301") and "a" in vocab
+    answers = compare(hf, path, BYTE_FALLBACK, special=False)
+    for text, answer in zip(BYTE_FALLBACK, answers):
+        assert answer["decoded"] == text
+        spelled = [piece for piece in map(hf.id_to_token, answer["ids"]) if piece in BYTE_TOKENS]
+        odd = [byte for char in text if char.replace(" ", "▁") not in vocab for byte in char.encode()]
+        assert spelled == [BYTE_TOKENS[byte] for byte in odd], "a user who types <0x41> gets no byte token"
+    parts = ask(path, [{"text": text, "parts": True} for text in BYTE_FALLBACK])
+    assert not any("\ufffd" in part or "<0xE" in part for answer in parts for part in answer["parts"])
 
 
 @pytest.mark.parametrize("name", list(train_tokenizers.all_tokenizers()))
@@ -271,6 +311,27 @@ def test_equals_sentencepiece(name, lines, tmp_path):
         assert answer["streamed"]
         if oracle.unk_id() not in expected:  # which SentencePiece shows as " ⁇ "
             assert answer["decoded"] == oracle.decode(expected), repr(line)
+
+
+@pytest.mark.parametrize("legacy", [True, False])
+def test_prefix_space_of_sentencepiece_models(legacy, tmp_path):
+    """B502: with the legacy flag every stretch of text gets the space, without it only the first of a text."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    model = train_tokenizers.sentencepiece_models()["spm_bpe"]
+    # The same model without the space: protobuf merges a second normalizer_spec (3) with add_dummy_prefix (3) off.
+    bare = sentencepiece.SentencePieceProcessor(model_proto=model + b"\x1a\x02\x18\x00")
+    full = sentencepiece.SentencePieceProcessor(model_proto=model)
+    assert full.encode("user") != bare.encode("user") and full.encode("user") == bare.encode(" user")
+    (tmp_path / "tokenizer.model").write_bytes(model)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(
+        {"tokenizer_class": "LlamaTokenizer", "legacy": legacy, "bos_token": "<s>", "eos_token": "</s>"}))
+    for stretches in (["user"], ["", "user"], ["a", "user"], ["a", " user"], ["", "", "user"], ["  a", "b", " c d"]):
+        expected = []
+        for i, text in enumerate(stretches):
+            expected += [full.eos_id()] if i else []
+            expected += (full if legacy or i == 0 else bare).encode(text) if text else []
+        answer = ask(tmp_path, [{"text": "</s>".join(stretches), "parse_special": True}])[0]
+        assert answer["ids"] == expected, stretches
 
 
 def kimi_directory(folder):
@@ -338,8 +399,8 @@ def test_gguf_equals_transformers(name, lines):
     assert compared > 0.9 * len(lines)
 
 
-def write_gguf(path, hf, pre):
-    """The same byte-level vocabulary as a GGUF file."""
+def write_gguf(path, hf, pre, bos=None):
+    """The same byte-level vocabulary as a GGUF file; `bos`: the token that is to begin every text."""
     gguf = pytest.importorskip("gguf")
     data = json.loads(hf.to_str())
     added = {token["id"]: token["special"] for token in data["added_tokens"]}
@@ -348,6 +409,9 @@ def write_gguf(path, hf, pre):
     writer.add_tokenizer_model("gpt2")
     if pre is not None:
         writer.add_tokenizer_pre(pre)
+    if bos is not None:
+        writer.add_bos_token_id(hf.token_to_id(bos))
+        writer.add_add_bos_token(True)
     names = {i: piece for piece, i in hf.get_vocab().items()}
     writer.add_token_list([names[i] for i in range(size)])
     writer.add_token_types([(3 if added[i] else 4) if i in added else 1 for i in range(size)])
@@ -374,6 +438,7 @@ def test_gguf_pre_types(pre, name, lines, tmp_path):
 
 @pytest.mark.parametrize("pre", [None, "brand-new"])
 def test_gguf_without_a_known_pre_type_is_refused(pre, tmp_path):
+    """B511: a missing or unknown one is an error that names the key, not a guess."""
     path = tmp_path / "tokenizer.gguf"
     write_gguf(path, trained("gpt2"), pre)
     message = error_of(path)
