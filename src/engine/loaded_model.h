@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "checkpoint/generation_config.h"
 #include "checkpoint/model_config.h"
 #include "engine/engine_config.h"
 #include "text/chat_template.h"
@@ -40,6 +41,7 @@ class LoadedModel {
   std::string path;
   std::string name;  // ModelName(path)
   ModelConfig config;
+  GenerationConfig generation;  // empty with --generation-config vllm
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // nullptr if the checkpoint has none
   std::string chat_template_error;              // why there is none, one line

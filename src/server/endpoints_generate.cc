@@ -18,6 +18,7 @@ RequestLimits LimitsOf(const ServerState& state, const ServedModel& model) {
   limits.max_logprobs = model.engine->config().max_logprobs;
   limits.max_choices = state.config().max_choices;
   limits.kv_cache_dtype = model.engine->cache_info().kv_cache_dtype;
+  limits.defaults = model.generation;
   return limits;
 }
 

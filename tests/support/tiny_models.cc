@@ -178,6 +178,7 @@ Result<ByteVector> MakeTinyRand(const TinyRandOptions& o) {
     writer.AddTensor(name, {o.hidden}, GgmlFormat::kF32, random.Many(o.hidden, 0.2f, 1.0f));
   };
   matrix("token_embd.weight", o.hidden, o.vocab);
+  if (o.sliding_window != 0) writer.AddU32("llama.attention.sliding_window", o.sliding_window);
   if (!o.rope_divisors.empty()) {
     writer.AddTensor("rope_freqs.weight", {o.rope_divisors.size()}, GgmlFormat::kF32,
                      o.rope_divisors);

@@ -39,6 +39,8 @@ struct TinyRandOptions {
   float v_gain = 1.0f;
   // Divisors of the rotary frequencies, head_dim / 2 of them; empty for none.
   std::vector<float> rope_divisors = {};
+  // Tokens that each layer sees, as in Mistral; 0: all.
+  uint32_t sliding_window = 0;
   // Tokens that the tokenizer knows, if not `vocab`: a padded embedding, or one that is too small.
   std::optional<uint32_t> tokenizer_size = {};
 };
