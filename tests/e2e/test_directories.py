@@ -203,6 +203,21 @@ def test_one_bos(template, directory, serve):
         assert answer["usage"]["prompt_tokens"] == len(expected)
 
 
+def test_more_tokens_than_rows(directory, serve):
+    """B614: tokens that were added beyond the embedding are said at start, and refused in prompts."""
+    tokenizers = pytest.importorskip("tokenizers")
+    path = str(directory / "tokenizer.json")
+    tokenizer = tokenizers.Tokenizer.from_file(path)
+    tokenizer.add_tokens([f"<extra_{i}>" for i in range(tokenizer.get_vocab_size(), 513)])
+    tokenizer.save(path)
+    assert tokenizer.token_to_id("<extra_512>") == 512
+    server = serve(directory, *EXACT)
+    assert "the tokenizer has 513 tokens, the embedding 512" in server.log
+    refused = server.post("/v1/completions", {"prompt": "Hello <extra_512>"})
+    assert refused.status == 400 and "512" in refused.error["message"], refused.body
+    assert server.complete("Hello <extra_511>", max_tokens=2)["usage"]["completion_tokens"] == 2
+
+
 def test_no_template(directory, serve):
     """Chats are refused with the reason; completions work."""
     server = serve(directory, *EXACT)
