@@ -491,7 +491,7 @@ void EngineImpl::CheckInvariants() const {
       for (const BlockTable& table : sequence->tables) tables.push_back(&table);
     }
   }
-  for (const std::string& violation : CheckKvInvariants(cache_->pool(), tables)) {
+  for (const std::string& violation : CheckKvInvariants(*cache_, tables)) {
     internal::CheckFailed(__FILE__, __LINE__, violation);
   }
 #endif
