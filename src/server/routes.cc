@@ -69,10 +69,12 @@ void Routes::Dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
       allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
       continue;
     }
-    if (!route.open && !keys_.Accepts(request.Header("Authorization"))) {
-      return exchange->Send(Unauthorized());
+    std::optional<std::string> owner;
+    if (!route.open) {
+      owner = keys_.OwnerOf(request.Header("Authorization"));
+      if (!owner) return exchange->Send(Unauthorized());
     }
-    return route.endpoint({std::move(request), exchange, state_});
+    return route.endpoint({std::move(request), exchange, state_, owner.value_or(std::string())});
   }
   if (allowed.empty()) {
     return exchange->Send(
