@@ -19,7 +19,7 @@ if [[ -f $cache ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$cache";
   rm -rf "$folder"
 fi
 is_configured() {
-  [[ -f $folder/build.ninja ]] || return 1
+  [[ $folder/build.ninja -nt CMakePresets.json ]] || return 1
   local option
   for option in "${options[@]}"; do grep -qF "${option#-D}" <(sed 's/:[A-Z]*=/=/' "$cache") || return 1; done
 }

@@ -43,9 +43,9 @@ struct Scene {
   std::vector<float> q, k, v;
   std::vector<uint64_t> pages;
 
-  Scene(const Case& c, uint32_t block_size, uint32_t heads_, uint32_t kv_heads, uint32_t head_dim,
-        uint32_t length_, uint32_t seed)
-      : layout(Layout(c, block_size, kv_heads, head_dim)), heads(heads_), length(length_) {
+  Scene(const Case& c, uint32_t block_size, uint32_t num_heads, uint32_t kv_heads,
+        uint32_t head_dim, uint32_t num_tokens, uint32_t seed)
+      : layout(Layout(c, block_size, kv_heads, head_dim)), heads(num_heads), length(num_tokens) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
     q.resize(size_t{length} * heads * head_dim);

@@ -12,44 +12,44 @@
 namespace masu {
 namespace {
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kF32,  WeightFormat::kF16,  WeightFormat::kBF16,
-                                     WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1,
-                                     WeightFormat::kQ5_0, WeightFormat::kQ5_1, WeightFormat::kQ4_K,
-                                     WeightFormat::kQ5_K, WeightFormat::kQ6_K};
+constexpr GgmlFormat kFormats[] = {GgmlFormat::kF32,  GgmlFormat::kF16,  GgmlFormat::kBF16,
+                                   GgmlFormat::kQ8_0, GgmlFormat::kQ4_0, GgmlFormat::kQ4_1,
+                                   GgmlFormat::kQ5_0, GgmlFormat::kQ5_1, GgmlFormat::kQ4_K,
+                                   GgmlFormat::kQ5_K, GgmlFormat::kQ6_K};
 
-bool IsBlock(WeightFormat format) { return format >= WeightFormat::kQ8_0; }
+bool IsBlock(GgmlFormat format) { return format >= GgmlFormat::kQ8_0; }
 
 // Random bytes that are valid weights: small finite scales, any codes.
-std::vector<std::byte> RandomWeight(WeightFormat format, uint32_t outputs, uint32_t inputs,
+std::vector<std::byte> RandomWeight(GgmlFormat format, uint32_t outputs, uint32_t inputs,
                                     std::mt19937& random) {
   std::normal_distribution<float> normal(0, 0.5f);
-  const WeightBlock block = BlockOf(format);
-  std::vector<std::byte> bytes(size_t{outputs} * (inputs / block.values) * block.bytes);
+  const GgmlBlockShape block = BlockShapeOf(format);
+  std::vector<std::byte> bytes(size_t{outputs} * (inputs / block.elements) * block.bytes);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() & 255);
   const auto put16 = [&](size_t at, uint16_t value) { std::memcpy(&bytes[at], &value, 2); };
   for (size_t at = 0; at < bytes.size(); at += block.bytes) {
     const float value = normal(random);
     switch (format) {
-      case WeightFormat::kF32:
+      case GgmlFormat::kF32:
         std::memcpy(&bytes[at], &value, 4);
         break;
-      case WeightFormat::kF16:
+      case GgmlFormat::kF16:
         put16(at, FloatToFp16(value));
         break;
-      case WeightFormat::kBF16:
+      case GgmlFormat::kBF16:
         put16(at, FloatToBf16(value));
         break;
-      case WeightFormat::kQ6_K:
+      case GgmlFormat::kQ6_K:
         put16(at + 208, FloatToFp16(value * 0.0005f));
         break;
-      case WeightFormat::kQ4_K:
-      case WeightFormat::kQ5_K:
+      case GgmlFormat::kQ4_K:
+      case GgmlFormat::kQ5_K:
         put16(at, FloatToFp16(value * 0.002f));
         put16(at + 2, FloatToFp16(normal(random) * 0.01f));
         break;
       default:
-        put16(at, FloatToFp16(value * (format == WeightFormat::kQ8_0 ? 0.01f : 0.05f)));
-        if (format == WeightFormat::kQ4_1 || format == WeightFormat::kQ5_1)
+        put16(at, FloatToFp16(value * (format == GgmlFormat::kQ8_0 ? 0.01f : 0.05f)));
+        if (format == GgmlFormat::kQ4_1 || format == GgmlFormat::kQ5_1)
           put16(at + 2, FloatToFp16(normal(random) * 0.3f));
     }
   }
@@ -89,10 +89,10 @@ TEST(Linear, EveryFormatAndIsaMatchesTheOracle) {
   std::normal_distribution<float> normal;
   const Shape shapes[] = {{64, 64, 1}, {33, 96, 3}, {160, 192, 7}, {5, 32, 130}, {96, 576, 16}};
   const std::unique_ptr<Ops> oracle = MakeOps("ref", std::nullopt, 1);
-  for (const WeightFormat format : kFormats) {
+  for (const GgmlFormat format : kFormats) {
     for (Shape shape : shapes) {
       if (!IsBlock(format)) shape.inputs -= 15;  // no multiple of anything
-      if (BlockOf(format).values == 256) shape.inputs = (shape.inputs + 255) / 256 * 256;
+      if (BlockShapeOf(format).elements == 256) shape.inputs = (shape.inputs + 255) / 256 * 256;
       const std::vector<std::byte> bytes =
           RandomWeight(format, shape.outputs, shape.inputs, random);
       const WeightSource source{format, shape.outputs, shape.inputs, bytes.data()};
@@ -125,7 +125,7 @@ TEST(Linear, ARowsBitsDoNotDependOnItsNeighboursOrThreads) {
   std::mt19937 random(2);
   std::normal_distribution<float> normal;
   constexpr uint32_t kInputs = 512, kOutputs = 200, kRows = 300;
-  for (const WeightFormat format : kFormats) {
+  for (const GgmlFormat format : kFormats) {
     const std::vector<std::byte> bytes = RandomWeight(format, kOutputs, kInputs, random);
     const WeightSource source{format, kOutputs, kInputs, bytes.data()};
     std::vector<float> x(size_t{kRows} * kInputs);
@@ -149,8 +149,8 @@ TEST(Linear, ARowsBitsDoNotDependOnItsNeighboursOrThreads) {
 
 TEST(Linear, AccumulatesAndLeavesOtherColumnsAlone) {
   std::mt19937 random(3);
-  const std::vector<std::byte> bytes = RandomWeight(WeightFormat::kQ4_1, 40, 64, random);
-  const WeightSource source{WeightFormat::kQ4_1, 40, 64, bytes.data()};
+  const std::vector<std::byte> bytes = RandomWeight(GgmlFormat::kQ4_1, 40, 64, random);
+  const WeightSource source{GgmlFormat::kQ4_1, 40, 64, bytes.data()};
   const std::vector<float> x(64 * 2, 0.25f);
   const std::unique_ptr<Ops> ops = MakeOps("cpu", std::nullopt, 2);
   const std::vector<float> plain = Product(*ops, source, x, 2);
@@ -162,12 +162,12 @@ TEST(Linear, AccumulatesAndLeavesOtherColumnsAlone) {
 TEST(Linear, PackingKeepsTheNumberOfBytes) {
   std::mt19937 random(4);
   const std::unique_ptr<Ops> ops = MakeOps("cpu", std::nullopt, 1);
-  for (const WeightFormat format : kFormats) {
+  for (const GgmlFormat format : kFormats) {
     const std::vector<std::byte> bytes = RandomWeight(format, 64, 256, random);
     const auto weight = std::move(ops->PackWeight({format, 64, 256, bytes.data()})).value();
     // The 6-bit factors of Q4_K and Q5_K take 8 bits in memory: 2 x 8 x 2 bits more for 256
     // weights.
-    const bool wider = format == WeightFormat::kQ4_K || format == WeightFormat::kQ5_K;
+    const bool wider = format == GgmlFormat::kQ4_K || format == GgmlFormat::kQ5_K;
     EXPECT_EQ(weight->bytes(), bytes.size() + (wider ? 64 * 4 : 0));
     // The embedding reads rows of the same bytes.
     const auto oracle = MakeOps("ref", std::nullopt, 1);

@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
 
+#include "checkpoint/whole_file.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/tiny_models.h"
 
@@ -264,6 +266,32 @@ TEST_F(CheckpointTest, TextFilesAreReadOnDemand) {
               HasSubstr("has 4194305 bytes, at most 4194304 make sense"));
   fs::create_directory(folder_ / "tiktoken.model");
   EXPECT_FALSE(directory.Read("tiktoken.model").ok());
+}
+
+TEST_F(CheckpointTest, WholeFilesHaveALimit) {
+  const auto error = [](const auto& text) { return text.ok() ? "no error" : text.error().message; };
+  Put(Path("five"), std::string_view("a\0\nb\xFF", 5));
+  EXPECT_EQ(ReadWholeFile(Path("five"), 5).value(), std::string_view("a\0\nb\xFF", 5));
+  EXPECT_EQ(error(ReadWholeFile(Path("five"), 4)),
+            Path("five") + ": has 5 bytes, at most 4 make sense; the file is damaged");
+  EXPECT_EQ(error(ReadWholeFile(Path("absent"), 4)), Path("absent") + ": no such file");
+  EXPECT_EQ(error(ReadWholeFile(folder_.string(), 4)),
+            folder_.string() + ": is a directory; give a file");
+  // Pipes do not say how much they hold.
+  for (const std::string_view text : {"abcde", "abcdef"}) {
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    ASSERT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    ::close(ends[1]);
+    const auto read = ReadWholeFile(fmt::format("/dev/fd/{}", ends[0]), 5);
+    EXPECT_EQ(read.ok(), text.size() == 5);
+    if (read.ok()) {
+      EXPECT_EQ(*read, text);
+    } else {
+      EXPECT_THAT(read.error().message, HasSubstr("has more bytes, at most 5 make sense"));
+    }
+    ::close(ends[0]);
+  }
 }
 
 // A GGUF file cut into parts, as the split tool names them.

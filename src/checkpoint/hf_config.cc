@@ -191,25 +191,10 @@ Result<void> HfConfigReader::ReadStorage() {
   return {};
 }
 
-// An id, a list of ids, or nothing.
-Result<std::vector<TokenId>> ReadIds(const JsonKeys& keys, std::string_view key) {
-  std::vector<TokenId> ids;
-  const Json* value = keys.Find(key);
-  if (value == nullptr) return ids;
-  const auto add = [&](const Json& id) {
-    const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < kMaxVocab;
-    if (fits) ids.push_back(static_cast<TokenId>(id.get<uint64_t>()));
-    return fits;
-  };
-  const bool all_fit = value->is_array() ? std::ranges::all_of(*value, add) : add(*value);
-  if (!all_fit) return keys.Wrong(key, "a token id or a list of them");
-  return ids;
-}
-
 // Ids of one file. Those that are no row of the embedding are dropped: they can never be sampled.
 Result<void> AddSpecialIds(const JsonKeys& keys, ModelConfig& config,
                            std::vector<std::string>& warnings) {
-  MASU_ASSIGN_OR_RETURN(const auto eos, ReadIds(keys, "eos_token_id"));
+  MASU_ASSIGN_OR_RETURN(const auto eos, keys.TokenIds("eos_token_id"));
   for (const TokenId id : eos) {
     if (static_cast<uint32_t>(id) >= config.vocab_size) {
       warnings.push_back(fmt::format("{}: eos_token_id {} is outside the vocabulary of {}; ignored",
@@ -218,7 +203,7 @@ Result<void> AddSpecialIds(const JsonKeys& keys, ModelConfig& config,
       config.eos_token_ids.push_back(id);
     }
   }
-  MASU_ASSIGN_OR_RETURN(const auto bos, ReadIds(keys, "bos_token_id"));
+  MASU_ASSIGN_OR_RETURN(const auto bos, keys.TokenIds("bos_token_id"));
   if (!bos.empty() && !config.bos_token_id) {
     if (static_cast<uint32_t>(bos.front()) < config.vocab_size) config.bos_token_id = bos.front();
   }

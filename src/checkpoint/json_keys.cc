@@ -1,6 +1,9 @@
 #include "checkpoint/json_keys.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include "checkpoint/model_config.h"
 
 namespace masu {
 
@@ -96,6 +99,20 @@ Result<std::optional<std::string>> JsonKeys::String(std::string_view key) const 
   if (value == nullptr) return std::optional<std::string>();
   if (!value->is_string()) return Wrong(key, "a string");
   return std::optional<std::string>(value->get<std::string>());
+}
+
+Result<std::vector<TokenId>> JsonKeys::TokenIds(std::string_view key) const {
+  std::vector<TokenId> ids;
+  const Json* value = Find(key);
+  if (value == nullptr) return ids;
+  const auto add = [&](const Json& id) {
+    const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < kMaxVocab;
+    if (fits) ids.push_back(static_cast<TokenId>(id.get<uint64_t>()));
+    return fits;
+  };
+  const bool all_fit = value->is_array() ? std::ranges::all_of(*value, add) : add(*value);
+  if (!all_fit) return Wrong(key, "a token id or a list of them");
+  return ids;
 }
 
 }  // namespace masu

@@ -10,8 +10,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
+#include "base/typed_id.h"
 
 namespace masu {
 
@@ -34,6 +36,8 @@ class JsonKeys {
   Result<float> RequiredPositive(std::string_view key) const;
   Result<bool> Bool(std::string_view key, bool fallback) const;
   Result<std::optional<std::string>> String(std::string_view key) const;
+  // An id or a list of ids; empty if absent.
+  Result<std::vector<TokenId>> TokenIds(std::string_view key) const;
 
   Error Missing(std::string_view key) const;
   Error Wrong(std::string_view key, std::string_view expected) const;  // shows the value

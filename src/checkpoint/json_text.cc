@@ -1,8 +1,6 @@
 #include "checkpoint/json_text.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <set>
 #include <utility>
 #include <vector>
@@ -91,26 +89,6 @@ Result<Json> ParseJson(std::string_view text, const std::string& file) {
         what, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
     return DataLoss("{}: is not valid JSON: {}; fetch it again", file, what);
   }
-}
-
-Result<std::string> ReadWholeFile(const std::string& path, uint64_t max_bytes) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    return MakeError(ErrorCode::kNotFound, "{}: no such file", path);
-  }
-  const uint64_t size = std::filesystem::file_size(path, error);
-  if (error) return InvalidArgument("{}: cannot read its size: {}", path, error.message());
-  if (size > max_bytes) {
-    return DataLoss("{}: has {} bytes, at most {} make sense; the file is damaged", path, size,
-                    max_bytes);
-  }
-  std::string text(size, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(text.data(), static_cast<std::streamsize>(size));
-  if (!file || static_cast<uint64_t>(file.gcount()) != size) {
-    return InvalidArgument("{}: cannot be read; check its permissions", path);
-  }
-  return text;
 }
 
 }  // namespace masu

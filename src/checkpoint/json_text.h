@@ -2,7 +2,6 @@
 // nothing in it throws.
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -17,8 +16,5 @@ inline constexpr int kMaxJsonDepth = 64;
 // The document; its top level is an object. Refused: bad syntax, depth, a key that occurs twice in
 // one object. Errors begin with `file`.
 Result<nlohmann::json> ParseJson(std::string_view text, const std::string& file);
-
-// The whole file; more than `max_bytes` is refused before reading.
-Result<std::string> ReadWholeFile(const std::string& path, uint64_t max_bytes);
 
 }  // namespace masu

@@ -2,13 +2,19 @@
 // read when asked for; weights need not be there.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
 namespace masu {
+
+// Limits are about ten times the largest published file.
+inline constexpr uint64_t kMaxTokenizerBytes = uint64_t{512} << 20;
+inline constexpr uint64_t kMaxTemplateBytes = uint64_t{4} << 20;
 
 class ModelDirectory {
  public:
@@ -22,6 +28,9 @@ class ModelDirectory {
   // chat_template.jinja, chat_template.json, model.safetensors.index.json. nullopt: there is none.
   // An error if it is larger than such a file can be, or cannot be read.
   Result<std::optional<std::string>> Read(std::string_view name) const;
+  // additional_chat_templates/NAME.jinja: which there are, and the text of one of them.
+  Result<std::vector<std::string>> TemplateNames() const;
+  Result<std::string> ReadTemplate(const std::string& name) const;
 
  private:
   std::string path_;

@@ -13,6 +13,8 @@ int RunInfo(const InfoOptions& options);
 int RunEvalKl(const EvalKlOptions& options);
 int RunTokenize(const TokenizeOptions& options);
 int RunDetokenize(const DetokenizeOptions& options);
+int RunTemplate(const TemplateOptions& options);
+int RunPlan(const PlanOptions& options);
 
 // Prints "masu: message" and returns 1.
 int PrintError(const Error& error);

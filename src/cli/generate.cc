@@ -89,13 +89,13 @@ Result<Runtime> Start(const GenerateOptions& options) {
 
 Result<std::vector<TokenId>> ChatPrompt(const LoadedModel& model, const Json& messages) {
   if (model.chat_template == nullptr) {
-    return InvalidArgument("{} (or use generate --raw)", model.chat_template_error);
+    return InvalidArgument("{}; use generate --raw", model.chat_template_error);
   }
   const Tokenizer& tokenizer = *model.tokenizer;
   ChatTemplateInput input;
   input.messages = &messages;
-  if (tokenizer.bos()) input.bos_token = tokenizer.TokenBytes(*tokenizer.bos());
-  if (tokenizer.eos()) input.eos_token = tokenizer.TokenBytes(*tokenizer.eos());
+  if (tokenizer.bos()) input.bos_token = tokenizer.TokenPiece(*tokenizer.bos());
+  if (tokenizer.eos()) input.eos_token = tokenizer.TokenPiece(*tokenizer.eos());
   MASU_ASSIGN_OR_RETURN(const std::vector<TextSegment> segments,
                         model.chat_template->Render(input));
   return tokenizer.EncodeSegments(segments, false);

@@ -15,6 +15,8 @@ struct Run {
   int operator()(const masu::EvalKlOptions& o) const { return masu::RunEvalKl(o); }
   int operator()(const masu::TokenizeOptions& o) const { return masu::RunTokenize(o); }
   int operator()(const masu::DetokenizeOptions& o) const { return masu::RunDetokenize(o); }
+  int operator()(const masu::TemplateOptions& o) const { return masu::RunTemplate(o); }
+  int operator()(const masu::PlanOptions& o) const { return masu::RunPlan(o); }
   int operator()(const masu::VersionOptions&) const {
     std::puts("masu " MASU_VERSION);
     return 0;
@@ -30,5 +32,14 @@ int main(int argc, char** argv) {
     masu::SetLogLevel(*level);
   }
   const masu::ParsedCommandLine parsed = masu::ParseCommandLine(argc, argv);
-  return parsed.command ? std::visit(Run(), *parsed.command) : parsed.exit_code;
+  const int status = parsed.command ? std::visit(Run(), *parsed.command) : parsed.exit_code;
+  // What a server prints is its log, which may go nowhere.
+  if (parsed.command && std::holds_alternative<masu::ServeOptions>(*parsed.command)) return status;
+  // A full disk shows at the last flush only; an answer that is lost must not look like success.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    const auto error =
+        masu::MakeError(masu::ErrorCode::kInternal, "cannot write to standard output");
+    return status != 0 ? status : masu::PrintError(error);
+  }
+  return status;
 }

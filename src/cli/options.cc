@@ -36,6 +36,16 @@ std::string ParseLength(const std::string& text, uint32_t& out) {
   return {};
 }
 
+// Checked here too, since --kv-cache-memory-bytes leaves it without effect.
+const CLI::Validator kShare(
+    [](const std::string& text) {
+      char* end = nullptr;
+      const double share = std::strtod(text.c_str(), &end);
+      const bool fits = end != text.c_str() && *end == '\0' && share > 0 && share <= 1;
+      return fits ? std::string() : "'" + text + "' is no share above 0 and up to 1, such as 0.9";
+    },
+    "");
+
 void AddEngineOptions(CLI::App& app, EngineConfig& config) {
   app.add_option("--kv-cache-dtype", config.kv_cache_dtype,
                  "auto, bfloat16, float16, float32, fp8 (= fp8_e4m3), fp8_e5m2 or int8")
@@ -57,6 +67,7 @@ void AddEngineOptions(CLI::App& app, EngineConfig& config) {
                  "share of the machine's memory for weights, buffers and KV cache together: "
                  "0.90-0.95 for a machine of "
                  "its own, 0.60-0.80 when shared")
+      ->check(kShare)
       ->capture_default_str();
   app.add_option_function<std::string>(
          "--max-model-len",
@@ -150,19 +161,23 @@ void AddForeignFlags(CLI::App& app) {
   }
 }
 
+// --api-key "$KEY" with KEY unset would open the server to everybody without a word.
+const CLI::Validator kNotEmpty(
+    [](const std::string& value) {
+      return std::string(value.empty() ? "is empty; give a value, or leave the flag out" : "");
+    },
+    "");
+
 void AddServerOptions(CLI::App& app, ServerConfig& config) {
   app.add_option("--host", config.http.host, "address to listen on; 0.0.0.0 for all")
       ->capture_default_str();
   app.add_option("--port", config.http.port, "0: a free one")->capture_default_str();
   app.add_option("--api-key", config.api_keys,
                  "a key that clients must send (repeatable; or MASU_API_KEY)")
-      ->check([](const std::string& key) {
-        // --api-key "$KEY" with KEY unset would leave the server open without a word.
-        return key.empty() ? std::string("the key is empty; set it, or leave the flag out")
-                           : std::string();
-      });
+      ->check(kNotEmpty);
   app.add_option("--served-model-name", config.served_model_name,
-                 "names of the model; the first is in responses");
+                 "names of the model; the first is in responses")
+      ->check(kNotEmpty);
   app.add_option_function<uint32_t>(
          "--sse-keep-alive-interval",
          [&config](uint32_t seconds) {
@@ -172,6 +187,7 @@ void AddServerOptions(CLI::App& app, ServerConfig& config) {
       ->check(CLI::Range(0, kMaxKeepAliveSeconds))
       ->type_name("SECONDS");
   app.add_option("--max-body-bytes", config.http.body_limit, "largest request body")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
       ->capture_default_str();
   app.add_option_function<std::string>(
          "--metrics-prefix",
@@ -192,6 +208,27 @@ void AddModel(CLI::App& app, std::string& model) {
   app.add_option("MODEL", model, "a .gguf file")->required();
 }
 
+// What has a tokenizer, weights or not.
+void AddTextModel(CLI::App& app, std::string& model) {
+  app.add_option("MODEL", model,
+                 "a .gguf file (a vocabulary is enough), a tokenizer.json or tokenizer.model, or a "
+                 "directory that holds one")
+      ->required();
+}
+
+void AddTemplateOptions(CLI::App& app, TemplateOptions& options) {
+  app.add_option("MODEL", options.model,
+                 "a .gguf file, a directory, or a .jinja file with a template")
+      ->required();
+  app.add_option("--input", options.input,
+                 "JSON of an OpenAI chat request: messages, tools, chat_template_kwargs, "
+                 "add_generation_prompt; - reads standard input")
+      ->required();
+  app.add_option("--name", options.name, "which template, of a model that has several");
+  app.add_option("--bos-token", options.bos_token, "text of BOS, instead of the model's");
+  app.add_option("--eos-token", options.eos_token, "text of EOS, instead of the model's");
+}
+
 void AddGenerateOptions(CLI::App& app, GenerateOptions& options) {
   AddModel(app, options.model);
   AddEngineOptions(app, options.engine);
@@ -202,6 +239,69 @@ void AddGenerateOptions(CLI::App& app, GenerateOptions& options) {
       ->capture_default_str();
   app.add_option("--seed-of-request", options.seed, "same seed, same answer");
   app.add_option("--system", options.system, "system message");
+}
+
+void AddPlanOptions(CLI::App& app, PlanOptions& options) {
+  app.add_option("MODEL", options.model,
+                 "a config.json, the directory that has it, or a .gguf file")
+      ->required();
+  app.add_option("--device", options.device,
+                 "h200, h100, a100-80, a100-40, b200, l40s, l4, rtx5090, rtx4090, rtx3090, or cpu: "
+                 "this machine (default)");
+  app.add_option("--memory", options.memory,
+                 "what one device has, such as 141GB or 139.8GiB; overrides --device")
+      ->type_name("SIZE");
+  app.add_option("--tp,--tensor-parallel-size", options.ranks, "ranks that share the model")
+      ->capture_default_str();
+  app.add_option("--gpu-memory-utilization,--device-memory-utilization",
+                 options.gpu_memory_utilization,
+                 "share of the memory to plan with: 0.90-0.95 for a machine of its own, 0.60-0.80 "
+                 "when shared")
+      ->check(kShare)
+      ->capture_default_str();
+  app.add_option("--kv-cache-dtype", options.kv_cache_dtypes,
+                 "all (default), auto, or a list such as bfloat16,fp8,int8")
+      ->delimiter(',');
+  app.add_option("--kv-scale", options.kv_scale, "auto, dynamic, unit or checkpoint")
+      ->capture_default_str();
+  app.add_option("--weights", options.weights,
+                 "checkpoint (default), or a list of bf16, fp8, int8, int4-g32, int4-g64, "
+                 "int4-g128, nvfp4, mxfp4, each also with -experts: routed experts only")
+      ->delimiter(',');
+  app.add_option_function<std::string>(
+         "--context,--max-model-len",
+         [&options](const std::string& text) {
+           uint32_t length = 0;
+           if (const std::string error = ParseLength(text, length); !error.empty()) {
+             throw CLI::ValidationError("--context", error);
+           }
+           options.context = length == kAuto ? std::nullopt : std::optional(length);
+         },
+         "tokens of a request, prompt and answer; auto (default): the model's longest")
+      ->type_name("TOKENS");
+  app.add_option("--overhead", options.overhead,
+                 "bytes a rank needs beside weights and KV pages; default: estimated")
+      ->type_name("SIZE");
+  app.add_option("--block-size", options.block_size, "tokens per KV page: 8, 16, 32, 64 or 128")
+      ->capture_default_str();
+  app.add_option("--max-num-batched-tokens", options.max_num_batched_tokens,
+                 "tokens computed in one step, for the estimate of the overhead")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--max-num-seqs", options.max_num_seqs,
+                 "rows sampled in one step, for the estimate of the overhead")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--without", options.without,
+                 "parts that are not loaded: vision-tower, mtp-layers, absorbed-copies")
+      ->delimiter(',');
+  app.add_option("--price-per-hour", options.price_per_hour, "of one device; shows costs")
+      ->type_name("PRICE");
+  app.add_option("--throughput", options.throughput,
+                 "tokens per second of all ranks together, or a file with a JSON object a line: "
+                 "{\"kv_cache_dtype\", \"weights\", \"concurrency\", \"tokens_per_second\"}")
+      ->type_name("N|FILE");
+  app.add_flag("--json", options.json, "print JSON");
 }
 
 size_t EditDistance(const std::string& a, const std::string& b) {
@@ -322,7 +422,7 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   TokenizeOptions tokenize;
   CLI::App* tokenize_app =
       app.add_subcommand("tokenize", "standard input to token ids on one line");
-  AddModel(*tokenize_app, tokenize.model);
+  AddTextModel(*tokenize_app, tokenize.model);
   tokenize_app->add_flag("--pieces", tokenize.pieces,
                          "print the vocabulary's spelling, one token a line");
   tokenize_app->add_flag("--no-special", tokenize.no_special, "add no BOS or EOS");
@@ -330,7 +430,18 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   DetokenizeOptions detokenize;
   CLI::App* detokenize_app =
       app.add_subcommand("detokenize", "token ids on standard input to text");
-  AddModel(*detokenize_app, detokenize.model);
+  AddTextModel(*detokenize_app, detokenize.model);
+  detokenize_app->add_flag("--no-special", detokenize.no_special, "leave control tokens out");
+
+  TemplateOptions chat_template;
+  CLI::App* template_app =
+      app.add_subcommand("template", "print the prompt that a chat template makes of a request");
+  AddTemplateOptions(*template_app, chat_template);
+
+  PlanOptions plan;
+  CLI::App* plan_app = app.add_subcommand(
+      "plan", "what fits into a device's memory and what it costs, from a configuration alone");
+  AddPlanOptions(*plan_app, plan);
 
   CLI::App* version_app = app.add_subcommand("version", "print the version");
 
@@ -358,6 +469,10 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
       const std::string nearest = NearestName(used, first);
       if (!nearest.empty()) message += "; did you mean " + nearest + "?";
     }
+    constexpr std::string_view kTwice = ": At Most 1 required but received ";
+    if (const size_t at = message.find(kTwice); at != std::string::npos) {
+      message.replace(at, kTwice.size(), " may be given once; the number of times here is ");
+    }
     std::replace(message.begin(), message.end(), '\n', ' ');
     std::cerr << "masu: " << message << " (see " << FullName(used) << " --help)\n";
     return {std::nullopt, 2};
@@ -377,6 +492,8 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   if (*kl_app) return {kl, 0};
   if (*tokenize_app) return {tokenize, 0};
   if (*detokenize_app) return {detokenize, 0};
+  if (*template_app) return {chat_template, 0};
+  if (*plan_app) return {plan, 0};
   if (*version_app) return {VersionOptions{}, 0};
   return {std::nullopt, 2};
 }

@@ -57,11 +57,40 @@ struct TokenizeOptions {
 };
 struct DetokenizeOptions {
   std::string model;
+  bool no_special = false;
+};
+struct TemplateOptions {
+  std::string model;  // or a .jinja file
+  std::string input;  // a chat request; "-": standard input
+  std::string name;   // of a model's several templates; empty: the default one
+  std::optional<std::string> bos_token;
+  std::optional<std::string> eos_token;
+};
+// Numbers that need the model or a table stay text here; cli/plan.cc reads them.
+struct PlanOptions {
+  std::string model;   // config.json, its directory, or a .gguf file
+  std::string device;  // empty: what --memory says, or this machine
+  std::string memory;
+  uint32_t ranks = 1;
+  double gpu_memory_utilization = 0.90;
+  std::vector<std::string> kv_cache_dtypes;
+  std::string kv_scale = "auto";
+  std::vector<std::string> weights;
+  std::optional<uint32_t> context;
+  std::string overhead;
+  uint32_t block_size = 16;
+  uint32_t max_num_batched_tokens = 2048;
+  uint32_t max_num_seqs = 256;
+  std::vector<std::string> without;
+  std::optional<double> price_per_hour;
+  std::string throughput;  // a number, or a file
+  bool json = false;
 };
 struct VersionOptions {};
 
-using Command = std::variant<ServeOptions, GenerateOptions, ChatOptions, InfoOptions, EvalKlOptions,
-                             TokenizeOptions, DetokenizeOptions, VersionOptions>;
+using Command =
+    std::variant<ServeOptions, GenerateOptions, ChatOptions, InfoOptions, EvalKlOptions,
+                 TokenizeOptions, DetokenizeOptions, TemplateOptions, PlanOptions, VersionOptions>;
 
 struct ParsedCommandLine {
   std::optional<Command> command;  // none: what there was to say has been printed

@@ -8,6 +8,8 @@
 #include "checkpoint/checkpoint.h"
 #include "engine/engine_memory.h"
 #include "model/model.h"
+#include "text/open_chat_template.h"
+#include "text/open_tokenizer.h"
 
 namespace masu {
 namespace {
@@ -22,33 +24,21 @@ Result<bool> UseBf16(const std::string& name, const Ops& ops) {
   return InvalidArgument("unknown --activation-dtype '{}'; use auto, float32 or bfloat16", name);
 }
 
-// Text from a directory (tokenizer.json and its kin) is the next step of the text layer.
-Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const Checkpoint& checkpoint) {
-  if (checkpoint.gguf() != nullptr) return Tokenizer::FromGguf(*checkpoint.gguf());
-  return MakeError(ErrorCode::kUnimplemented,
-                   "{}: tokenizers of Hugging Face directories are not read yet; give a .gguf file",
-                   checkpoint.path());
-}
-
-Result<void> LoadTemplate(const GgufFile& file, LoadedModel& loaded) {
-  MASU_ASSIGN_OR_RETURN(const auto source, file.GetString("tokenizer.chat_template"));
-  if (!source) {
-    loaded.chat_template_error = "the checkpoint has no chat template; use /v1/completions";
+Result<void> LoadTemplate(LoadedModel& loaded) {
+  auto opened = OpenChatTemplate(loaded.path, "");
+  if (opened.ok()) {
+    loaded.chat_template = std::move(opened).value();
     return {};
   }
-  auto parsed = ChatTemplate::Parse(*source);
-  if (parsed.ok()) {
-    loaded.chat_template = std::move(parsed).value();
-    return {};
-  }
-  loaded.chat_template_error =
-      "the checkpoint's chat template cannot be used: " + parsed.error().message;
-  LogWarning("{}: {}", loaded.path, loaded.chat_template_error);
+  const Error& error = opened.error();
+  if (error.code == ErrorCode::kDataLoss) return error;
+  loaded.chat_template_error = error.message;
+  if (error.code != ErrorCode::kNotFound) LogWarning("{}: {}", loaded.path, error.message);
   return {};
 }
 
-Result<void> LoadText(const Checkpoint& checkpoint, bool needs_tokenizer, LoadedModel& loaded) {
-  auto tokenizer = OpenTokenizer(checkpoint);
+Result<void> LoadText(bool needs_tokenizer, LoadedModel& loaded) {
+  auto tokenizer = OpenTokenizer(loaded.path);
   if (!tokenizer.ok()) {
     if (needs_tokenizer) return tokenizer.error();
     return {};
@@ -60,7 +50,7 @@ Result<void> LoadText(const Checkpoint& checkpoint, bool needs_tokenizer, Loaded
         "refused",
         loaded.path, loaded.tokenizer->vocab_size(), loaded.config.vocab_size);
   }
-  return LoadTemplate(*checkpoint.gguf(), loaded);
+  return LoadTemplate(loaded);
 }
 
 }  // namespace
@@ -94,7 +84,7 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   loaded->activation_dtype = bf16 ? "bfloat16" : "float32";
 
   report(0.02, "reading the tokenizer");
-  MASU_TRY(LoadText(*checkpoint, needs_tokenizer, *loaded));
+  MASU_TRY(LoadText(needs_tokenizer, *loaded));
   const ModelOptions options{.bf16_activations = bf16,
                              .max_rows = config.max_num_batched_tokens,
                              .max_logit_rows = kLogitRows,

@@ -8,38 +8,6 @@
 #include "model/rope.h"
 
 namespace masu {
-namespace {
-
-Result<WeightFormat> FormatOf(const CheckpointTensor& tensor) {
-  switch (tensor.format) {
-    case GgmlFormat::kF32:
-      return WeightFormat::kF32;
-    case GgmlFormat::kF16:
-      return WeightFormat::kF16;
-    case GgmlFormat::kBF16:
-      return WeightFormat::kBF16;
-    case GgmlFormat::kQ8_0:
-      return WeightFormat::kQ8_0;
-    case GgmlFormat::kQ4_0:
-      return WeightFormat::kQ4_0;
-    case GgmlFormat::kQ4_1:
-      return WeightFormat::kQ4_1;
-    case GgmlFormat::kQ5_0:
-      return WeightFormat::kQ5_0;
-    case GgmlFormat::kQ5_1:
-      return WeightFormat::kQ5_1;
-    case GgmlFormat::kQ4_K:
-      return WeightFormat::kQ4_K;
-    case GgmlFormat::kQ5_K:
-      return WeightFormat::kQ5_K;
-    case GgmlFormat::kQ6_K:
-      return WeightFormat::kQ6_K;
-  }
-  return DataLoss("tensor '{}' has a format that cannot be multiplied", tensor.stored_name);
-}
-
-}  // namespace
-
 // Takes tensors out of the checkpoint by name, packing each for the backend and releasing its
 // mapped bytes.
 class Llama::Loader {
@@ -51,9 +19,8 @@ class Llama::Loader {
 
   Result<std::unique_ptr<PackedWeight>> Matrix(const std::string& name) {
     MASU_ASSIGN_OR_RETURN(const CheckpointTensor* tensor, Find(name));
-    MASU_ASSIGN_OR_RETURN(const WeightFormat format, FormatOf(*tensor));
     MASU_ASSIGN_OR_RETURN(auto weight,
-                          ops_.PackWeight({.format = format,
+                          ops_.PackWeight({.format = tensor->format,
                                            .outputs = static_cast<uint32_t>(tensor->shape[1]),
                                            .inputs = static_cast<uint32_t>(tensor->shape[0]),
                                            .data = tensor->data.data()}));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "ops/page_header.h"
 
@@ -18,5 +19,10 @@ class KvArena {
   virtual std::byte* base() = 0;
   virtual PageHeader* headers() = 0;
 };
+
+// Ops::WritePageHeaders and Ops::CheckPageHeaders for backends whose headers the host addresses.
+void WriteHostPageHeaders(KvArena& arena, std::span<const PageExpectation> headers);
+void CheckHostPageHeaders(KvArena& arena, std::span<const PageExpectation> expected,
+                          std::vector<uint32_t>& mismatched);
 
 }  // namespace masu

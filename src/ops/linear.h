@@ -11,59 +11,12 @@
 #include <cstdint>
 #include <span>
 
+#include "quant/ggml_blocks.h"
+
 namespace masu {
 
-// Block formats are those of GGUF: 32 values with fp16 scale (and minimum), or 256 with factors for
-// each 32 or 16.
-enum class WeightFormat : uint8_t {
-  kF32,
-  kF16,
-  kBF16,
-  kQ8_0,
-  kQ4_0,
-  kQ4_1,
-  kQ5_0,
-  kQ5_1,
-  kQ4_K,
-  kQ5_K,
-  kQ6_K
-};
-
-// Values of one block of a row, and its bytes in the checkpoint; 1 value for formats without
-// blocks.
-struct WeightBlock {
-  uint32_t values;
-  uint32_t bytes;
-};
-constexpr WeightBlock BlockOf(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return {1, 4};
-    case WeightFormat::kF16:
-    case WeightFormat::kBF16:
-      return {1, 2};
-    case WeightFormat::kQ8_0:
-      return {32, 34};
-    case WeightFormat::kQ4_0:
-      return {32, 18};
-    case WeightFormat::kQ4_1:
-      return {32, 20};
-    case WeightFormat::kQ5_0:
-      return {32, 22};
-    case WeightFormat::kQ5_1:
-      return {32, 24};
-    case WeightFormat::kQ4_K:
-      return {256, 144};
-    case WeightFormat::kQ5_K:
-      return {256, 176};
-    case WeightFormat::kQ6_K:
-      return {256, 210};
-  }
-  return {1, 4};
-}
-
 struct WeightSource {
-  WeightFormat format = WeightFormat::kF32;
+  GgmlFormat format = GgmlFormat::kF32;
   uint32_t outputs = 0;  // rows
   uint32_t inputs = 0;   // columns, contiguous; a multiple of the block
   const std::byte* data = nullptr;
@@ -73,7 +26,7 @@ struct WeightSource {
 class PackedWeight {
  public:
   virtual ~PackedWeight() = default;
-  virtual WeightFormat format() const = 0;
+  virtual GgmlFormat format() const = 0;
   virtual uint32_t outputs() const = 0;
   virtual uint32_t inputs() const = 0;
   virtual size_t bytes() const = 0;

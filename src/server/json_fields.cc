@@ -24,11 +24,12 @@ Result<void> CheckLimits(std::string_view text, const JsonLimits& limits) {
     switch (c) {
       case '"':
         in_string = true;
+        values += JsonLimits::kStringWeight - 1;  // the value itself is counted by its comma
         break;
       case '{':
       case '[':
         members.push_back(0);
-        ++values;
+        values += JsonLimits::kContainerWeight;
         if (members.size() > limits.depth) {
           return InvalidArgument("the body nests deeper than {} levels", limits.depth);
         }
@@ -50,7 +51,9 @@ Result<void> CheckLimits(std::string_view text, const JsonLimits& limits) {
         break;
     }
     if (values > limits.values) {
-      return InvalidArgument("the body has more than {} values", limits.values);
+      return InvalidArgument(
+          "the body has more than {} values (a string counts as {}, an object or array as {})",
+          limits.values, JsonLimits::kStringWeight, JsonLimits::kContainerWeight);
     }
   }
   return {};
@@ -205,7 +208,10 @@ void FieldReader::Read(const char* name, std::vector<TokenId>* out) {
   ids.reserve(value->size());
   for (const Json& element : *value) {
     if (!FitsToken(element)) {
-      return Fail(name, fmt::format("{} must hold token ids, got {}", name, JsonTypeName(element)));
+      // "got an integer" would not say what is wrong with -1.
+      return Fail(name, fmt::format("{} must hold token ids, got {}", name,
+                                    element.is_number() ? element.dump()
+                                                        : std::string(JsonTypeName(element))));
     }
     ids.push_back(element.get<TokenId>());
   }

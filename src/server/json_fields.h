@@ -18,8 +18,12 @@ using Json = nlohmann::ordered_json;
 
 // Bounds on what a body may make of memory and time. nlohmann's objects are lists (they keep the
 // order, which templates need), so building one is quadratic in its members; a value takes 16 bytes
-// and more, so a body of "[1,1,..." would grow eightfold; destroying and copying recurse.
+// and more, so a body of "[1,1,..." would grow eightfold; destroying and copying recurse. `values`
+// counts units of 16 bytes: a string takes kStringWeight of them, its heap block included, and an
+// object or array kContainerWeight.
 struct JsonLimits {
+  static constexpr size_t kStringWeight = 5;
+  static constexpr size_t kContainerWeight = 6;
   size_t depth = 128;
   size_t values = 4u << 20;
   size_t members = 4096;  // of one object

@@ -24,6 +24,12 @@ TEST(ParseJsonObject, BoundsDepthValuesAndMembers) {
   EXPECT_NE(ErrorOf(deep).find("128 levels"), std::string::npos);
   EXPECT_NE(ErrorOf(R"({"a":[1,2,3,4]})", {.values = 3}).find("3 values"), std::string::npos);
   EXPECT_NE(ErrorOf(R"({"a":1,"b":2})", {.members = 1}).find("1 members"), std::string::npos);
+  // What takes more memory counts for more: 800,000 empty strings would become 64 MB.
+  std::string strings = "{\"a\":[\"\"";
+  for (int i = 0; i < 1'000'000; ++i) strings += ",\"\"";
+  EXPECT_NE(ErrorOf(strings + "]}").find("a string counts as 5"), std::string::npos);
+  EXPECT_NE(ErrorOf(R"({"a":[{},{},{}]})", {.values = 20}).find("20 values"), std::string::npos);
+  EXPECT_EQ(ErrorOf(R"({"a":[1,2,3]})", {.values = 20}), "");
   // Brackets in strings do not count.
   EXPECT_EQ(ErrorOf("{\"a\":\"" + std::string(1000, '[') + "\\\"[\"}"), "");
 }
@@ -43,6 +49,10 @@ TEST(FieldReader, NamesTheFieldThatIsWrong) {
   EXPECT_EQ(check(uint32_t{0}, "none"), "");
   EXPECT_EQ(check(uint32_t{0}, "absent"), "");
   EXPECT_EQ(check(std::vector<TokenId>(), "ids"), "ids");
+  FieldReader ids(body);
+  std::vector<TokenId> tokens;
+  ids.Read("ids", &tokens);
+  EXPECT_EQ(ids.status().error().message, "ids must hold token ids, got -1");
   FieldReader strings(body);
   std::vector<std::string> out;
   strings.ReadStrings("stop", &out);

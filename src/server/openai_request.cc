@@ -176,9 +176,10 @@ void CheckMaxTokens(FieldReader& reader, const GenerationRequest& request) {
   }
 }
 
-Result<std::vector<TokenId>> ToTokens(const Json& array) {
+Result<std::vector<TokenId>> ToTokens(Json array) {
   std::vector<TokenId> ids;
-  const Json wrapped = {{"prompt", array}};
+  Json wrapped;
+  wrapped["prompt"] = std::move(array);
   FieldReader reader(wrapped);
   reader.Read("prompt", &ids);
   if (!reader.ok()) return reader.status().error();
@@ -193,7 +194,7 @@ Result<Prompt> ToPrompt(Json& value) {
     return Prompt(std::move(value.get_ref<std::string&>()));
   }
   if (value.is_array()) {
-    MASU_ASSIGN_OR_RETURN(std::vector<TokenId> ids, ToTokens(value));
+    MASU_ASSIGN_OR_RETURN(std::vector<TokenId> ids, ToTokens(std::move(value)));
     if (ids.empty()) {
       return Error{ErrorCode::kInvalidArgument, "prompt must not be empty", "prompt"};
     }

@@ -60,6 +60,20 @@ Result<uint32_t> OutputTokens(const GenerationRequest& request, uint32_t limit, 
   return request.chat ? room : std::min(room, kDefaultCompletionTokens);
 }
 
+// Tokenizing takes some 40 times the memory of the text, so a large one that cannot fit is refused
+// without. Up to a MiB the exact count is worth it: clients read it out of the message.
+Result<void> CheckTextLength(const ServedModel& model, uint64_t bytes) {
+  const uint64_t limit = model.engine->cache_info().max_model_len;
+  const uint64_t longest = model.longest_token_bytes;
+  constexpr uint64_t kAlwaysCounted = 1u << 20;
+  if (longest == 0 || bytes <= kAlwaysCounted || bytes / longest < limit) return {};
+  return PromptError(
+      "input_tokens",
+      fmt::format("This model's maximum context length is {} tokens. However, your prompt contains "
+                  "at least {} input tokens. Please reduce the length of the prompt.",
+                  limit, bytes / longest));
+}
+
 Result<BuiltPrompt> Finish(const ServedModel& model, const GenerationRequest& request,
                            std::vector<TokenId> tokens) {
   const uint32_t limit = model.engine->cache_info().max_model_len;
@@ -79,6 +93,9 @@ Result<BuiltPrompt> BuildCompletion(const ServedModel& model, const GenerationRe
     MASU_TRY(CheckTokens(tokenizer, *ids));
     tokens = *ids;
   } else {
+    if (!request.truncate_prompt_tokens) {
+      MASU_TRY(CheckTextLength(model, std::get<std::string>(prompt).size()));
+    }
     // As vLLM and llama.cpp: whoever writes a raw completion prompt writes its control tokens too.
     tokens = tokenizer.Encode(std::get<std::string>(prompt),
                               {.add_special = request.add_special_tokens, .parse_special = true});
@@ -139,10 +156,10 @@ Result<std::vector<TextSegment>> CutAfterFinalMessage(std::vector<TextSegment> s
 
 Result<std::vector<TokenId>> RenderChat(const ServedModel& model, const ChatPromptInput& input) {
   if (!model.chat_template) {
-    return PromptError("messages",
-                       fmt::format("this model has no chat template ({}); use /v1/completions",
-                                   model.chat_template_error.empty() ? "none in the checkpoint"
-                                                                     : model.chat_template_error));
+    return PromptError("messages", fmt::format("{}; use /v1/completions",
+                                               model.chat_template_error.empty()
+                                                   ? "the checkpoint has no chat template"
+                                                   : model.chat_template_error));
   }
   const Tokenizer& tokenizer = *model.tokenizer;
   ChatTemplateInput rendering;
@@ -150,8 +167,8 @@ Result<std::vector<TokenId>> RenderChat(const ServedModel& model, const ChatProm
   rendering.tools = input.tools;
   rendering.arguments = input.template_arguments;
   rendering.add_generation_prompt = input.add_generation_prompt;
-  if (const auto bos = tokenizer.bos()) rendering.bos_token = tokenizer.TokenBytes(*bos);
-  if (const auto eos = tokenizer.eos()) rendering.eos_token = tokenizer.TokenBytes(*eos);
+  if (const auto bos = tokenizer.bos()) rendering.bos_token = tokenizer.TokenPiece(*bos);
+  if (const auto eos = tokenizer.eos()) rendering.eos_token = tokenizer.TokenPiece(*eos);
   auto rendered = model.chat_template->Render(rendering);
   if (!rendered.ok()) {
     Error error = rendered.error();
@@ -167,6 +184,11 @@ Result<std::vector<TokenId>> RenderChat(const ServedModel& model, const ChatProm
         segments, CutAfterFinalMessage(std::move(segments),
                                        has_text ? content->get<std::string>() : std::string()));
   }
+  if (input.must_fit) {
+    uint64_t bytes = 0;
+    for (const TextSegment& segment : segments) bytes += segment.text.size();
+    MASU_TRY(CheckTextLength(model, bytes));
+  }
   return tokenizer.EncodeSegments(segments, input.add_special_tokens);
 }
 
@@ -181,7 +203,8 @@ Result<std::vector<BuiltPrompt>> BuildPrompts(const ServedModel& model,
                            .template_arguments = &request.template_arguments,
                            .add_generation_prompt = request.add_generation_prompt,
                            .continue_final_message = request.continue_final_message,
-                           .add_special_tokens = request.add_special_tokens}));
+                           .add_special_tokens = request.add_special_tokens,
+                           .must_fit = !request.truncate_prompt_tokens.has_value()}));
     MASU_ASSIGN_OR_RETURN(BuiltPrompt prompt, Finish(model, request, std::move(tokens)));
     built.push_back(std::move(prompt));
     return built;

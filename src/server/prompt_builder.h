@@ -25,6 +25,7 @@ struct ChatPromptInput {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   bool add_special_tokens = false;
+  bool must_fit = false;  // refuse a text that cannot fit the context before it is tokenized
 };
 Result<std::vector<TokenId>> RenderChat(const ServedModel& model, const ChatPromptInput& input);
 

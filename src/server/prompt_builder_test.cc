@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/server_fakes.h"
+
 namespace masu {
 namespace {
 
@@ -40,6 +42,28 @@ TEST(CutAfterFinalMessage, RefusesAMessageThatIsNotShown) {
   EXPECT_FALSE(CutAfterFinalMessage(segments, "end").ok());
   EXPECT_FALSE(CutAfterFinalMessage({}, "end").ok());
   EXPECT_FALSE(CutAfterFinalMessage({{"  ", false}}, "  ").ok());
+}
+
+// A text of many megabytes is refused by its size; its tokens are not even counted.
+TEST(BuildPrompts, RefusesTextThatCannotFitBeforeTokenizing) {
+  ServedModel model = FakeModel(std::make_shared<FakeEngine>(std::vector<TokenId>(), 100));
+  model.longest_token_bytes = 4;
+  GenerationRequest request;
+  const auto error_of = [&](const std::string& text) {
+    request.prompts = {Prompt(text)};
+    request.messages = {{{"role", "user"}, {"content", text}}};
+    const auto built = BuildPrompts(model, request);
+    return built.ok() ? "" : built.error().message;
+  };
+  for (const bool chat : {false, true}) {
+    request.chat = chat;
+    EXPECT_NE(error_of(std::string(4u << 20, 'x')).find("at least 10485"), std::string::npos);
+    EXPECT_NE(error_of(std::string(300, 'x')).find("contains 3"), std::string::npos);
+    EXPECT_EQ(error_of(std::string(50, 'x')), "");
+  }
+  request.chat = false;
+  request.truncate_prompt_tokens = 10;
+  EXPECT_EQ(error_of(std::string(4u << 20, 'x')), "");
 }
 
 }  // namespace

@@ -35,6 +35,27 @@ constexpr Route kRoutes[] = {
     {"GET", "/debug/why", &GetWhy},
 };
 
+// Names that clients of other servers try: a refusal says more than "no such route".
+constexpr struct {
+  std::string_view path;
+  std::string_view why;
+} kNotBuilt[] = {
+    {"/v1/responses", "the responses API is not built yet; use /v1/chat/completions"},
+    {"/v1/messages", "the messages API is not built yet; use /v1/chat/completions"},
+    {"/v1/embeddings", "embeddings are not supported"},
+    {"/pooling", "pooling is not supported"},
+    {"/classify", "classification is not supported"},
+    {"/score", "scoring is not supported"},
+    {"/v1/score", "scoring is not supported"},
+    {"/rerank", "reranking is not supported"},
+    {"/v1/rerank", "reranking is not supported"},
+    {"/v2/rerank", "reranking is not supported"},
+    {"/v1/audio/transcriptions", "audio is not supported"},
+    {"/v1/audio/translations", "audio is not supported"},
+    {"/v1/load_lora_adapter", "LoRA adapters are not supported"},
+    {"/v1/unload_lora_adapter", "LoRA adapters are not supported"},
+};
+
 bool Matches(const Route& route, std::string_view path) {
   return route.prefix ? path.starts_with(route.path) : path == route.path;
 }
@@ -75,6 +96,11 @@ void Routes::Dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
       if (!owner) return exchange->Send(Unauthorized());
     }
     return route.endpoint({std::move(request), exchange, state_, owner.value_or(std::string())});
+  }
+  for (const auto& [path, why] : kNotBuilt) {
+    if (request.path == path) {
+      return exchange->Send(HttpErrorResponse(501, fmt::format("{}: {}", path, why)));
+    }
   }
   if (allowed.empty()) {
     return exchange->Send(

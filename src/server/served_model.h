@@ -2,6 +2,7 @@
 // the server; all members may be used from any thread.
 #pragma once
 
+#include <algorithm>
 #include <ctime>
 #include <memory>
 #include <string>
@@ -19,6 +20,9 @@ struct ServedModel {
   std::shared_ptr<const ChatTemplate> chat_template;  // nullptr if there is none
   std::string chat_template_error;                    // why there is none
   std::string root;                                   // path of the checkpoint, for /v1/models
+  // No token stands for more bytes, so longer texts need not be tokenized to be refused. 0:
+  // unknown.
+  uint64_t longest_token_bytes = 0;
   std::time_t created = std::time(nullptr);
 
   static ServedModel From(std::shared_ptr<Engine> engine,
@@ -26,6 +30,10 @@ struct ServedModel {
     ServedModel served;
     served.engine = std::move(engine);
     served.tokenizer = std::shared_ptr<const Tokenizer>(loaded, loaded->tokenizer.get());
+    for (uint32_t id = 0; id < served.tokenizer->vocab_size(); ++id) {
+      const uint64_t bytes = served.tokenizer->TokenBytes(static_cast<TokenId>(id)).size();
+      served.longest_token_bytes = std::max(served.longest_token_bytes, bytes);
+    }
     if (loaded->chat_template) {
       served.chat_template =
           std::shared_ptr<const ChatTemplate>(loaded, loaded->chat_template.get());

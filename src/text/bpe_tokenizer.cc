@@ -1,37 +1,12 @@
 #include "text/bpe_tokenizer.h"
 
-#include <utf8proc.h>
-
-#include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "text/byte_level.h"
+#include "text/unicode_form.h"
 #include "text/utf8.h"
 
 namespace masu {
-namespace {
-
-bool IsAscii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(),
-                     [](char c) { return static_cast<uint8_t>(c) < 128; });
-}
-
-// `text` must be valid UTF-8.
-std::string NormalizeNfc(std::string_view text) {
-  utf8proc_uint8_t* buffer = nullptr;
-  const utf8proc_ssize_t length =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                   static_cast<utf8proc_ssize_t>(text.size()), &buffer,
-                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  if (length < 0) return std::string(text);
-  std::string out(reinterpret_cast<const char*>(buffer), static_cast<size_t>(length));
-  std::free(buffer);
-  return out;
-}
-
-}  // namespace
-
 Result<std::unique_ptr<Tokenizer>> BpeTokenizer::FromGguf(const GgufFile& file,
                                                           std::unique_ptr<Vocabulary> vocabulary) {
   MASU_ASSIGN_OR_RETURN(const auto pre, file.GetString("tokenizer.ggml.pre"));
@@ -75,7 +50,7 @@ void BpeTokenizer::EncodeOrdinary(std::string_view text, std::vector<TokenId>* o
     }
     const std::string_view stretch = text.substr(0, valid);
     if (normalize_nfc_ && !IsAscii(stretch)) {
-      const std::string normalized = NormalizeNfc(stretch);
+      const std::string normalized = NormalizeUnicode(stretch, UnicodeForm::kNfc);
       for (const auto piece : pre_tokenizer_->Split(normalized)) EncodePiece(piece, out);
     } else {
       for (const auto piece : pre_tokenizer_->Split(stretch)) EncodePiece(piece, out);

@@ -42,8 +42,24 @@ std::string ByteLevelCharacter(uint8_t byte) {
 std::string ToByteLevel(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size() * 2);
-  for (const char byte : bytes) AppendUtf8(kAlphabet.code[static_cast<uint8_t>(byte)], &out);
+  AppendByteLevel(bytes, &out);
   return out;
+}
+
+void AppendByteLevel(std::string_view bytes, std::string* out) {
+  for (const char byte : bytes) AppendUtf8(kAlphabet.code[static_cast<uint8_t>(byte)], out);
+}
+
+bool IsByteLevel(std::string_view piece) {
+  while (!piece.empty()) {
+    const Utf8Character character = DecodeUtf8(piece);
+    if (character.status != Utf8Status::kComplete || character.code >= kAlphabetEnd ||
+        kAlphabet.byte[character.code] < 0) {
+      return false;
+    }
+    piece.remove_prefix(character.length);
+  }
+  return true;
 }
 
 std::string FromByteLevel(std::string_view piece) {

@@ -69,6 +69,7 @@ class ExprParser {
   ExprPtr ParseDictLiteral();
   ExprPtr ParseAttribute(ExprPtr node);
   ExprPtr ParseSubscript(ExprPtr node);
+  ExprPtr ParseCall(ExprPtr node);
   ExprPtr ParseFilters(ExprPtr node);
   ExprPtr ParseFilter(ExprPtr node);
   ExprPtr ParseTest(ExprPtr node);

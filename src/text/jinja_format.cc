@@ -72,7 +72,8 @@ std::string Grouped(std::string digits, char separator) {
 std::string InBase(Integer magnitude, unsigned base, bool upper) {
   std::string digits;
   do {
-    digits.push_back((upper ? "0123456789ABCDEF" : "0123456789abcdef")[static_cast<size_t>(magnitude % base)]);
+    digits.push_back(
+        (upper ? "0123456789ABCDEF" : "0123456789abcdef")[static_cast<size_t>(magnitude % base)]);
     magnitude /= base;
   } while (magnitude != 0);
   std::reverse(digits.begin(), digits.end());

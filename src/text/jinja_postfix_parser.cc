@@ -13,10 +13,7 @@ ExprPtr ExprParser::ParsePostfix(ExprPtr node) {
     } else if (IsOperator("[")) {
       node = ParseSubscript(std::move(node));
     } else if (IsOperator("(")) {
-      ExprPtr call = Make(ExprKind::kCall, line());
-      AddChild(call.get(), std::move(node));
-      call->arguments = ParseArguments();
-      node = std::move(call);
+      node = ParseCall(std::move(node));
     } else {
       return node;
     }
@@ -58,6 +55,13 @@ ExprPtr ExprParser::ParseSubscript(ExprPtr node) {
   return slice;
 }
 
+ExprPtr ExprParser::ParseCall(ExprPtr node) {
+  ExprPtr call = Make(ExprKind::kCall, line());
+  AddChild(call.get(), std::move(node));
+  call->arguments = ParseArguments();
+  return call;
+}
+
 CallArguments ExprParser::ParseArguments() {
   CallArguments arguments;
   ExpectOperator("(");
@@ -84,15 +88,12 @@ CallArguments ExprParser::ParseArguments() {
 
 ExprPtr ExprParser::ParseFilters(ExprPtr node) {
   for (;;) {
-    if (IsOperator("|")) {
+    if (SkipOperator("|")) {
       node = ParseFilter(std::move(node));
     } else if (IsName("is")) {
       node = ParseTest(std::move(node));
     } else if (IsOperator("(")) {
-      ExprPtr call = Make(ExprKind::kCall, line());
-      AddChild(call.get(), std::move(node));
-      call->arguments = ParseArguments();
-      node = std::move(call);
+      node = ParseCall(std::move(node));
     } else {
       return node;
     }
@@ -102,18 +103,12 @@ ExprPtr ExprParser::ParseFilters(ExprPtr node) {
 ExprPtr ExprParser::ParseFilterChain() {
   ExprPtr node = nullptr;
   do {
-    const int at = line();
-    ExprPtr filter = Make(ExprKind::kFilter, at, ExpectName());
-    CheckKnown("filter", filter->name, at);
-    AddChild(filter.get(), std::move(node));
-    if (IsOperator("(")) filter->arguments = ParseArguments();
-    node = std::move(filter);
+    node = ParseFilter(std::move(node));
   } while (SkipOperator("|"));
   return node;
 }
 
 ExprPtr ExprParser::ParseFilter(ExprPtr node) {
-  Next();
   const int at = line();
   ExprPtr filter = Make(ExprKind::kFilter, at, ExpectName());
   CheckKnown("filter", filter->name, at);

@@ -12,10 +12,14 @@
 
 namespace masu {
 
+// GPT-2's words, which byte-level tokenizers of Hugging Face use without spelling them out.
+inline constexpr std::string_view kGpt2Words =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  // Patterns are PCRE2 with Unicode classes. A pattern that does not compile is a fault of ours.
+  // Patterns as `Regex` takes them.
   static Result<std::unique_ptr<PreTokenizer>> Create(const std::vector<std::string>& patterns);
 
   // `text` must be valid UTF-8 and may hold NUL. The pieces cover it without gaps, in order.

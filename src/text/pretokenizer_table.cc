@@ -9,8 +9,6 @@
 namespace masu {
 namespace {
 
-constexpr const char* kGpt2 =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr const char* kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
     R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -51,12 +49,12 @@ std::vector<std::pair<std::string_view, PreTokenizerSpec>> Table() {
        {{R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+", kDeepSeekV3}, false, true, false}},
       {"glm4", glm},
       {"glm5", glm},
-      {"gpt-2", {{kGpt2}}},
+      {"gpt-2", {{std::string(kGpt2Words)}}},
       {"llama-bpe", llama3},
       {"llama3", llama3},
       {"qwen2", qwen2},
       {"qwen35", {{kQwen35}, false, false, true}},
-      {"smollm", {{R"(\p{N})", kGpt2}}},
+      {"smollm", {{R"(\p{N})", std::string(kGpt2Words)}}},
       {"tekken", {{kTekken}, true, true, false}},
   };
 }

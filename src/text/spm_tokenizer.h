@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "text/text_model.h"
 #include "text/vocabulary_tokenizer.h"
 
 namespace masu {
@@ -18,9 +18,7 @@ class SpmTokenizer final : public VocabularyTokenizer {
   static Result<std::unique_ptr<Tokenizer>> FromGguf(const GgufFile& file,
                                                      std::unique_ptr<Vocabulary> vocabulary);
 
-  // Drops the space that encoding puts before the text. Streams keep it: what a model writes after
-  // a prompt is no text of its own.
-  std::string Decode(std::span<const TokenId> ids, bool skip_special) const override;
+  LeadingStrip leading_strip() const override { return {" ", add_space_prefix_ ? 1u : 0u}; }
 
  private:
   SpmTokenizer(std::unique_ptr<Vocabulary> vocabulary, std::vector<float> scores,
@@ -28,11 +26,8 @@ class SpmTokenizer final : public VocabularyTokenizer {
 
   void EncodeOrdinary(std::string_view text, std::vector<TokenId>* out) const override;
   std::string OrdinaryBytes(TokenId id) const override;
-  void AppendSymbol(std::string_view symbol, std::vector<TokenId>* out) const;
 
-  // Only what text may become: no control tokens, and not the names of byte tokens.
-  std::unordered_map<std::string_view, TokenId> text_ids_;
-  std::vector<float> scores_;
+  std::unique_ptr<TextModel> model_;
   std::array<TokenId, 256> byte_tokens_;  // -1: none
   bool add_space_prefix_;
 };

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "text/bpe_tokenizer.h"
+#include "text/detokenizer.h"
 #include "text/spm_tokenizer.h"
 #include "text/vocabulary.h"
 
@@ -21,6 +22,13 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::FromGguf(const GgufFile& file) {
   MASU_ASSIGN_OR_RETURN(auto vocabulary, Vocabulary::FromGguf(file));
   if (*model == "llama") return SpmTokenizer::FromGguf(file, std::move(vocabulary));
   return BpeTokenizer::FromGguf(file, std::move(vocabulary));
+}
+
+std::string Tokenizer::Decode(std::span<const TokenId> ids, bool skip_special) const {
+  Detokenizer detokenizer(*this, skip_special, TextPosition::kStart);
+  std::string text;
+  for (const TokenId id : ids) text += detokenizer.Push(id);
+  return text + detokenizer.Flush();
 }
 
 }  // namespace masu

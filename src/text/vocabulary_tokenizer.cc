@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "text/utf8.h"
-
 namespace masu {
 
 VocabularyTokenizer::VocabularyTokenizer(std::unique_ptr<Vocabulary> vocabulary, bool add_bos)
@@ -60,17 +58,6 @@ std::string VocabularyTokenizer::TokenBytes(TokenId id) const {
 
 std::string VocabularyTokenizer::TokenPiece(TokenId id) const {
   return IsValid(id) ? vocabulary_->pieces[static_cast<size_t>(id)] : std::string();
-}
-
-std::string VocabularyTokenizer::Decode(std::span<const TokenId> ids, bool skip_special) const {
-  std::string out;
-  std::string pending;
-  for (const TokenId id : ids) {
-    if (skip_special && IsControl(id)) continue;
-    AppendDecided(TokenBytes(id), &pending, &out);
-  }
-  if (!pending.empty()) out.append(kReplacementCharacter);
-  return out;
 }
 
 }  // namespace masu

@@ -27,7 +27,6 @@ class VocabularyTokenizer : public Tokenizer {
   std::optional<TokenId> FindToken(std::string_view piece) const override {
     return vocabulary_->Find(piece);
   }
-  std::string Decode(std::span<const TokenId> ids, bool skip_special) const override;
   std::optional<TokenId> bos() const override { return vocabulary_->bos; }
   std::optional<TokenId> eos() const override { return vocabulary_->eos; }
   std::span<const TokenId> end_of_generation() const override {
@@ -38,6 +37,7 @@ class VocabularyTokenizer : public Tokenizer {
   // `add_bos` holds where the file does not say.
   VocabularyTokenizer(std::unique_ptr<Vocabulary> vocabulary, bool add_bos);
   const Vocabulary& vocabulary() const { return *vocabulary_; }
+  const std::shared_ptr<const Vocabulary>& shared_vocabulary() const { return vocabulary_; }
 
   // Text between special tokens; never empty.
   virtual void EncodeOrdinary(std::string_view text, std::vector<TokenId>* out) const = 0;
@@ -48,7 +48,7 @@ class VocabularyTokenizer : public Tokenizer {
   std::vector<TokenId> EncodeRuns(std::string_view text, std::span<const TrustRun> runs,
                                   bool add_special) const;
 
-  std::unique_ptr<Vocabulary> vocabulary_;
+  std::shared_ptr<const Vocabulary> vocabulary_;
   SpecialTokens special_;
   bool add_bos_;
   bool add_eos_;

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from serving import BINARY
 
-COMMANDS = [[], ["serve"], ["generate"], ["chat"], ["info"], ["eval"], ["eval", "kl"], ["tokenize"], ["detokenize"], ["version"]]
+COMMANDS = [[], ["serve"], ["generate"], ["chat"], ["info"], ["eval"], ["eval", "kl"], ["tokenize"], ["detokenize"], ["template"], ["plan"], ["version"]]
 
 
 def run(*arguments, text="", env=None, seconds=60):

@@ -235,3 +235,14 @@ def test_metrics_while_loading(smollm2_path, logs):
     assert server.get("/health").status == 503, "it was still loading"
     assert answer.status == 200 and parse(answer.body)
     assert server.stop()[0] == 0
+
+
+def test_figures_are_there_with_the_answer(rand_server):
+    """Whoever has an answer sees its tokens counted and its pages free, without waiting."""
+    tokens = rand_server.metric("generation_tokens_total")
+    for count in range(1, 31):
+        rand_server.complete(PROMPT, max_tokens=3)
+        text = rand_server.get("/metrics").body
+        values = dict(re.findall(r"^masu:(\w+)\{[^}]*\} (\S+)$", text, re.MULTILINE))
+        assert float(values["generation_tokens_total"]) == tokens + 3 * count
+        assert values["kv_pages_used"] == values["num_requests_running"] == "0"

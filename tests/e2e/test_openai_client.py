@@ -54,34 +54,33 @@ def test_completions(client, model):
 
 
 def test_sixty_four_streams(client, model, smollm2):
-    """None is lost, and each is what it is alone."""
+    """Half completions, half chats: none is lost, and each is what it is alone."""
     assert len(set(COUNTRIES)) == 64
 
-    def ask(country):
-        prompt = f"Question: What is the capital of {country}?\nAnswer: The capital of {country} is"
-        with client.completions.create(model=model, prompt=prompt, temperature=0, max_tokens=6, stream=True) as stream:
-            chunks = list(stream)
+    def ask(job):
+        index, country = job
+        if index % 2:
+            messages = [{"role": "system", "content": "Answer."}, {"role": "user", "content": f"What is the capital of {country}?"}]
+            with client.chat.completions.create(model=model, messages=messages, temperature=0, max_tokens=8, stream=True) as stream:
+                chunks = list(stream)
+            texts = [chunk.choices[0].delta.content or "" for chunk in chunks]
+        else:
+            prompt = f"Question: What is the capital of {country}?\nAnswer: The capital of {country} is"
+            with client.completions.create(model=model, prompt=prompt, temperature=0, max_tokens=6, stream=True) as stream:
+                chunks = list(stream)
+            texts = [chunk.choices[0].text for chunk in chunks]
         assert chunks[-1].choices[0].finish_reason in ("stop", "length")
-        return "".join(chunk.choices[0].text for chunk in chunks)
+        return "".join(texts)
+    jobs = list(enumerate(COUNTRIES))
     steps, tokens = smollm2.metric("engine_steps_total"), smollm2.metric("generation_tokens_total")
-    together = in_parallel(ask, COUNTRIES)
+    together = in_parallel(ask, jobs)
     steps, tokens = smollm2.metric("engine_steps_total") - steps, smollm2.metric("generation_tokens_total") - tokens
     assert tokens / steps > 8, "they were batched"
     assert len(together) == 64 and all(together)
-    alone = [ask(country) for country in COUNTRIES]
+    alone = [ask(job) for job in jobs]
     assert together == alone
-    right = sum(city in text for city, text in zip(["Paris", "Madrid", "Rome", "Lisbon", "Athens", "Berlin"], alone))
-    assert right >= 5, alone[:6]
+    assert [city for city, text in zip(["Paris", "Rome", "Athens"], alone[::2]) if city not in text] == []
     wait_until(smollm2.is_idle, 2, "idle")
-
-
-def test_sixty_four_chats_at_once(client, model):
-    """The same conversation 64 times, streamed at once: 64 times the same answer."""
-    def ask(_):
-        with client.chat.completions.create(model=model, messages=QUESTION, temperature=0, max_tokens=10, stream=True) as stream:
-            return "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
-    answers = set(in_parallel(ask, range(64)))
-    assert len(answers) == 1 and "Paris" in answers.pop()
 
 
 def test_n(client, model):
@@ -145,8 +144,9 @@ def test_errors(client, model):
     with pytest.raises(openai.BadRequestError) as caught:
         client.chat.completions.create(model=model, messages=QUESTION, stream=True, response_format={"type": "json_object"})
     assert caught.value.status_code == 400
-    with pytest.raises(openai.NotFoundError):
+    with pytest.raises(openai.APIStatusError, match="embeddings are not supported") as caught:
         client.embeddings.create(model=model, input="hello")
+    assert caught.value.status_code == 501
 
 
 def test_wrong_key(tiny, serve):
@@ -165,7 +165,8 @@ def test_leaving_a_stream(client, model, smollm2):
     """`break` in the loop and closing the stream, as people do: the pages are free within 2 s."""
     for _ in range(3):
         stream = client.chat.completions.create(model=model, messages=[{"role": "user", "content": "Count to 1000."}],
-                                                temperature=0, max_tokens=1000, stream=True)
+                                                temperature=0, max_tokens=1000, stream=True,
+                                                extra_body={"ignore_eos": True})
         for count, _ in enumerate(stream):
             if count == 2:
                 break

@@ -10,17 +10,6 @@ namespace masu::cpu::MASU_ISA {
 inline constexpr uint32_t kTile = 64;  // tokens per softmax tile
 inline constexpr uint32_t kMaxHeadDim = 512;
 
-MASU_INLINE uint32_t Bits(float x) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &x, 4);
-  return bits;
-}
-MASU_INLINE float FromBits(uint32_t bits) {
-  float x;
-  __builtin_memcpy(&x, &bits, 4);
-  return x;
-}
-
 // In place, blocks of the largest power of two that divides the length, normalised.
 inline void Rotate(float* x, uint32_t size) {
   const uint32_t block = size & (~size + 1);
@@ -43,16 +32,17 @@ inline void Rotate(float* x, uint32_t size) {
 template <int kMantissa, int kMinExponent>
 MASU_INLINE uint32_t EncodeFp8(float value, float max, uint32_t nan_code) {
   constexpr int kDrop = 23 - kMantissa;
-  const uint32_t bits = Bits(value);
+  const uint32_t bits = FloatToBits(value);
   const uint32_t sign = (bits >> 24) & 0x80u;
   const uint32_t raw = bits & 0x7fffffffu;
-  const uint32_t magnitude = raw < Bits(max) ? raw : Bits(max);
+  const uint32_t magnitude = raw < FloatToBits(max) ? raw : FloatToBits(max);
   const uint32_t rounded = magnitude + ((1u << (kDrop - 1)) - 1u) + ((magnitude >> kDrop) & 1u);
   const uint32_t normal =
       (rounded >> kDrop) - (static_cast<uint32_t>(126 + kMinExponent) << kMantissa);
   // Adding a number whose last place is the subnormal step rounds the sum to that step.
-  const float anchor = FromBits(static_cast<uint32_t>(127 + 23 + kMinExponent - kMantissa) << 23);
-  const uint32_t subnormal = Bits(FromBits(magnitude) + anchor) - Bits(anchor);
+  const float anchor =
+      BitsToFloat(static_cast<uint32_t>(127 + 23 + kMinExponent - kMantissa) << 23);
+  const uint32_t subnormal = FloatToBits(BitsToFloat(magnitude) + anchor) - FloatToBits(anchor);
   const uint32_t code =
       magnitude < (static_cast<uint32_t>(127 + kMinExponent) << 23) ? subnormal : normal;
   return sign | (raw > 0x7f800000u ? nan_code : code);
@@ -62,18 +52,18 @@ template <Encoding kEncoding>
 MASU_INLINE auto EncodeOne(float value) {
   if constexpr (kEncoding == Encoding::kFloat32) return value;
   if constexpr (kEncoding == Encoding::kBFloat16) {
-    const uint32_t bits = Bits(value);
+    const uint32_t bits = FloatToBits(value);
     const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u
                                                                     : rounded);
   }
   if constexpr (kEncoding == Encoding::kFloat16) {
-    const uint32_t bits = Bits(value);
+    const uint32_t bits = FloatToBits(value);
     const uint32_t sign = (bits >> 16) & 0x8000u;
     const uint32_t raw = bits & 0x7fffffffu;
-    const uint32_t magnitude = raw < Bits(65504.0f) ? raw : Bits(65504.0f);
+    const uint32_t magnitude = raw < FloatToBits(65504.0f) ? raw : FloatToBits(65504.0f);
     const uint32_t normal = ((magnitude + 0xfffu + ((magnitude >> 13) & 1u)) >> 13) - (112u << 10);
-    const uint32_t subnormal = Bits(FromBits(magnitude) + 0.5f) - Bits(0.5f);
+    const uint32_t subnormal = FloatToBits(BitsToFloat(magnitude) + 0.5f) - FloatToBits(0.5f);
     const uint32_t code = magnitude < 0x38800000u ? subnormal : normal;
     return static_cast<uint16_t>(sign | (raw > 0x7f800000u ? 0x7e00u : code));
   }
@@ -85,7 +75,7 @@ MASU_INLINE auto EncodeOne(float value) {
     // 1.5 * 2^23: the sum's low bits are the value rounded to nearest even.
     const float clamped = value < -127.0f ? -127.0f : value > 127.0f ? 127.0f : value;
     return static_cast<int8_t>(
-        static_cast<int32_t>(Bits(clamped + 12582912.0f) - Bits(12582912.0f)));
+        static_cast<int32_t>(FloatToBits(clamped + 12582912.0f) - FloatToBits(12582912.0f)));
   }
 }
 
@@ -101,7 +91,7 @@ MASU_INLINE uint16_t DynamicScale(const float* x, uint32_t size, float code_max)
   const float absmax = ReduceMax(max);
   if (!(ReduceAdd(poison) == 0.0f) || !(absmax <= 3.0e38f)) return 0x7fc0;
   if (absmax < 0x1p-100f) return 0;
-  return static_cast<uint16_t>((Bits(absmax / code_max) + 0xffffu) >> 16);
+  return static_cast<uint16_t>((FloatToBits(absmax / code_max) + 0xffffu) >> 16);
 }
 
 constexpr float CodeMax(Encoding encoding) { return encoding == Encoding::kInt8 ? 127.0f : 448.0f; }
@@ -117,7 +107,7 @@ void WriteSide(const KvWriteTask& task, const SideView& side, const float* sourc
   if (side.scaled) {
     const uint16_t bits = DynamicScale(x, size, CodeMax(kEncoding));
     __builtin_memcpy(task.page + side.scale_offset + size_t{task.slot} * 2, &bits, 2);
-    const float scale = FromBits(static_cast<uint32_t>(bits) << 16);
+    const float scale = BitsToFloat(static_cast<uint32_t>(bits) << 16);
     const bool usable = scale > 0;  // false for zero and for NaN
     for (uint32_t i = 0; i < size; ++i) x[i] = usable ? x[i] / scale : 0.0f;
   }
@@ -287,7 +277,7 @@ MASU_INLINE void LoadScales(const AttentionTask& task, const SideView& side, uin
     __builtin_memcpy(bits, at.page + side.scale_offset + size_t{at.slot} * 2, sizeof(bits));
     for (uint32_t i = 0; i < 8; ++i) {
       scales[t + i] =
-          position + t + i < task.kv_end ? FromBits(static_cast<uint32_t>(bits[i]) << 16) : 0.0f;
+          position + t + i < task.kv_end ? BitsToFloat(static_cast<uint32_t>(bits[i]) << 16) : 0.0f;
     }
   }
 }

@@ -26,17 +26,17 @@ using cpu::kGroupsPerSuper;
 using cpu::kPanel;
 using cpu::PanelBytes;
 
-static_assert(static_cast<int>(WeightFormat::kF32) == static_cast<int>(Format::kF32));
-static_assert(static_cast<int>(WeightFormat::kF16) == static_cast<int>(Format::kF16));
-static_assert(static_cast<int>(WeightFormat::kBF16) == static_cast<int>(Format::kBF16));
-static_assert(static_cast<int>(WeightFormat::kQ8_0) == static_cast<int>(Format::kQ8_0));
-static_assert(static_cast<int>(WeightFormat::kQ4_0) == static_cast<int>(Format::kQ4_0));
-static_assert(static_cast<int>(WeightFormat::kQ4_1) == static_cast<int>(Format::kQ4_1));
-static_assert(static_cast<int>(WeightFormat::kQ5_0) == static_cast<int>(Format::kQ5_0));
-static_assert(static_cast<int>(WeightFormat::kQ5_1) == static_cast<int>(Format::kQ5_1));
-static_assert(static_cast<int>(WeightFormat::kQ4_K) == static_cast<int>(Format::kQ4_K));
-static_assert(static_cast<int>(WeightFormat::kQ5_K) == static_cast<int>(Format::kQ5_K));
-static_assert(static_cast<int>(WeightFormat::kQ6_K) == static_cast<int>(Format::kQ6_K));
+static_assert(static_cast<int>(GgmlFormat::kF32) == static_cast<int>(Format::kF32));
+static_assert(static_cast<int>(GgmlFormat::kF16) == static_cast<int>(Format::kF16));
+static_assert(static_cast<int>(GgmlFormat::kBF16) == static_cast<int>(Format::kBF16));
+static_assert(static_cast<int>(GgmlFormat::kQ8_0) == static_cast<int>(Format::kQ8_0));
+static_assert(static_cast<int>(GgmlFormat::kQ4_0) == static_cast<int>(Format::kQ4_0));
+static_assert(static_cast<int>(GgmlFormat::kQ4_1) == static_cast<int>(Format::kQ4_1));
+static_assert(static_cast<int>(GgmlFormat::kQ5_0) == static_cast<int>(Format::kQ5_0));
+static_assert(static_cast<int>(GgmlFormat::kQ5_1) == static_cast<int>(Format::kQ5_1));
+static_assert(static_cast<int>(GgmlFormat::kQ4_K) == static_cast<int>(Format::kQ4_K));
+static_assert(static_cast<int>(GgmlFormat::kQ5_K) == static_cast<int>(Format::kQ5_K));
+static_assert(static_cast<int>(GgmlFormat::kQ6_K) == static_cast<int>(Format::kQ6_K));
 
 using Codes = std::array<uint8_t, kGroup>;
 
@@ -162,7 +162,7 @@ void PackFloats(Format format, const uint8_t* values, uint32_t count, const Grou
 }
 
 // One output: `row` is its weights in the checkpoint.
-void PackRow(Format format, const WeightBlock& block, const uint8_t* row, uint32_t inputs,
+void PackRow(Format format, const GgmlBlockShape& block, const uint8_t* row, uint32_t inputs,
              uint32_t column, uint8_t* panel) {
   for (uint32_t g = 0; g * kGroup < inputs; ++g) {
     uint8_t* codes = panel + GroupOffset(format, g);
@@ -195,11 +195,11 @@ Result<std::unique_ptr<PackedWeight>> PanelWeight::Pack(const WeightSource& sour
   weight->outputs_ = source.outputs;
   weight->inputs_ = source.inputs;
   const Format format = weight->kernel_format();
-  const WeightBlock block = BlockOf(source.format);
-  MASU_CHECK_EQ(source.inputs % block.values, 0u);
+  const GgmlBlockShape block = BlockShapeOf(source.format);
+  MASU_CHECK_EQ(source.inputs % block.elements, 0u);
   const size_t panel_bytes = PanelBytes(format, weight->groups());
   MASU_ASSIGN_OR_RETURN(weight->data_, Buffer::Allocate({weight->panels() * panel_bytes}, false));
-  const size_t row_bytes = size_t{source.inputs / block.values} * block.bytes;
+  const size_t row_bytes = size_t{source.inputs / block.elements} * block.bytes;
   const auto* rows = reinterpret_cast<const uint8_t*>(source.data);
   auto* panels = weight->data_.as<uint8_t>();
   pool.For(weight->panels(), 1, [&](uint32_t begin, uint32_t end, uint32_t) {

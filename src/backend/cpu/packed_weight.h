@@ -14,7 +14,7 @@ class PanelWeight final : public PackedWeight {
  public:
   static Result<std::unique_ptr<PackedWeight>> Pack(const WeightSource& source, ThreadPool& pool);
 
-  WeightFormat format() const override { return format_; }
+  GgmlFormat format() const override { return format_; }
   uint32_t outputs() const override { return outputs_; }
   uint32_t inputs() const override { return inputs_; }
   size_t bytes() const override { return data_.size(); }
@@ -27,7 +27,7 @@ class PanelWeight final : public PackedWeight {
   void DecodeRow(uint32_t output, float* out) const;
 
  private:
-  WeightFormat format_ = WeightFormat::kF32;
+  GgmlFormat format_ = GgmlFormat::kF32;
   uint32_t outputs_ = 0;
   uint32_t inputs_ = 0;
   Buffer data_;

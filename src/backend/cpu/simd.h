@@ -28,6 +28,17 @@
 
 namespace masu::cpu::MASU_ISA {
 
+MASU_INLINE float BitsToFloat(uint32_t bits) {
+  float value;
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
+}
+MASU_INLINE uint32_t FloatToBits(float value) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &value, 4);
+  return bits;
+}
+
 #if defined(__AVX512F__)
 
 struct F16 {
@@ -348,16 +359,6 @@ MASU_INLINE F16 Each(const Function& function) {
   F16 result;
   for (int i = 0; i < 16; ++i) result.v[i] = function(i);
   return result;
-}
-MASU_INLINE float BitsToFloat(uint32_t bits) {
-  float value;
-  __builtin_memcpy(&value, &bits, 4);
-  return value;
-}
-MASU_INLINE uint32_t FloatToBits(float value) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &value, 4);
-  return bits;
 }
 MASU_INLINE F16 Set1(float x) {
   return Each([&](int) { return x; });

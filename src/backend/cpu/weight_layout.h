@@ -24,7 +24,7 @@ inline constexpr uint32_t kPanel = 32;
 inline constexpr uint32_t kGroup = 32;
 inline constexpr uint32_t kGroupsPerSuper = 8;
 
-// Same order as WeightFormat in ops/linear.h (checked in packed_weight.cc).
+// Same order as GgmlFormat in quant/ggml_blocks.h (checked in packed_weight.cc).
 enum class Format : uint8_t {
   kF32,
   kF16,

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "quant/ggml_blocks.h"
 #include "quant/hadamard.h"
 #include "quant/half.h"
 
@@ -32,14 +33,14 @@ class FloatWeight final : public PackedWeight {
         outputs_(source.outputs),
         inputs_(source.inputs),
         values(size_t{source.outputs} * source.inputs) {}
-  WeightFormat format() const override { return format_; }
+  GgmlFormat format() const override { return format_; }
   uint32_t outputs() const override { return outputs_; }
   uint32_t inputs() const override { return inputs_; }
   size_t bytes() const override { return values.size() * sizeof(float); }
   const float* row(size_t output) const { return values.data() + output * inputs_; }
 
  private:
-  WeightFormat format_;
+  GgmlFormat format_;
   uint32_t outputs_;
   uint32_t inputs_;
 
@@ -51,73 +52,6 @@ uint16_t Half(const std::byte* p) {
   uint16_t bits;
   std::memcpy(&bits, p, 2);
   return bits;
-}
-
-// Value i of a row, by the definitions of the GGUF formats.
-float SourceValue(WeightFormat format, const std::byte* row, uint32_t i) {
-  const WeightBlock shape = BlockOf(format);
-  const auto* block =
-      reinterpret_cast<const uint8_t*>(row) + size_t{i / shape.values} * shape.bytes;
-  const uint32_t j = i % shape.values;
-  const auto half = [&](uint32_t at) {
-    return Fp16ToFloat(Half(row + (block - reinterpret_cast<const uint8_t*>(row)) + at));
-  };
-  const auto nibble = [&](uint32_t at, uint32_t index, bool upper) {
-    return static_cast<int>(upper ? block[at + index] >> 4 : block[at + index] & 15);
-  };
-  // Blocks of 32.
-  const auto low = [&](uint32_t at) { return nibble(at, j % 16, j >= 16); };
-  const auto fifth = [&](uint32_t at) { return (block[at + j / 8] >> (j % 8) & 1) << 4; };
-  // Super-blocks: 32 values at a time.
-  const uint32_t s = j / 32;
-  const uint32_t l = j % 32;
-  const auto factors = [&](const uint8_t* p) {
-    return s < 4 ? std::pair<int, int>(p[s] & 63, p[s + 4] & 63)
-                 : std::pair<int, int>((p[s + 4] & 15) | (p[s - 4] >> 6 << 4),
-                                       (p[s + 4] >> 4) | (p[s] >> 6 << 4));
-  };
-  switch (format) {
-    case WeightFormat::kF32: {
-      float value;
-      std::memcpy(&value, block, 4);
-      return value;
-    }
-    case WeightFormat::kF16:
-      return half(0);
-    case WeightFormat::kBF16:
-      return Bf16ToFloat(Half(row + size_t{i} * 2));
-    case WeightFormat::kQ8_0:
-      return half(0) * static_cast<float>(static_cast<int8_t>(block[2 + j]));
-    case WeightFormat::kQ4_0:
-      return half(0) * static_cast<float>(low(2) - 8);
-    case WeightFormat::kQ4_1:
-      return half(0) * static_cast<float>(low(4)) + half(2);
-    case WeightFormat::kQ5_0:
-      return half(0) * static_cast<float>((low(6) | fifth(2)) - 16);
-    case WeightFormat::kQ5_1:
-      return half(0) * static_cast<float>(low(8) | fifth(4)) + half(2);
-    case WeightFormat::kQ4_K:
-    case WeightFormat::kQ5_K: {
-      const bool five = format == WeightFormat::kQ5_K;
-      const auto [scale, minimum] = factors(block + 4);
-      const int high = five ? (block[16 + l] >> s & 1) << 4 : 0;
-      const int code = nibble((five ? 48 : 16) + s / 2 * 32, l, s % 2 == 1) | high;
-      return half(0) * static_cast<float>(scale) * static_cast<float>(code) -
-             half(2) * static_cast<float>(minimum);
-    }
-    case WeightFormat::kQ6_K: {
-      const uint32_t n = j / 128, quarter = j % 128 / 32;
-      const int code = nibble(n * 64 + quarter % 2 * 32, l, quarter >= 2) |
-                       ((block[128 + n * 32 + l] >> (2 * quarter) & 3) << 4);
-      const auto scale = static_cast<int8_t>(block[192 + n * 8 + quarter * 2 + l / 16]);
-      return half(208) * static_cast<float>(scale) * static_cast<float>(code - 32);
-    }
-  }
-  return 0;
-}
-
-size_t RowBytes(WeightFormat format, uint32_t inputs) {
-  return size_t{inputs / BlockOf(format).values} * BlockOf(format).bytes;
 }
 
 float Rounded(double value, bool round) {
@@ -182,11 +116,10 @@ Result<std::unique_ptr<KvArena>> RefOps::CreateKvArena(Bytes size, size_t num_he
 
 Result<std::unique_ptr<PackedWeight>> RefOps::PackWeight(const WeightSource& source) {
   auto weight = std::make_unique<FloatWeight>(source);
+  const size_t row_bytes = GgmlRowBytes(source.format, source.inputs);
   for (uint32_t o = 0; o < source.outputs; ++o) {
-    for (uint32_t i = 0; i < source.inputs; ++i) {
-      weight->values[size_t{o} * source.inputs + i] =
-          SourceValue(source.format, source.data + o * RowBytes(source.format, source.inputs), i);
-    }
+    DequantizeRow(source.format, {source.data + o * row_bytes, row_bytes},
+                  std::span(weight->values).subspan(size_t{o} * source.inputs, source.inputs));
   }
   return std::unique_ptr<PackedWeight>(std::move(weight));
 }
@@ -320,20 +253,12 @@ void RefOps::Attention(const AttentionArgs& args) {
 }
 
 void RefOps::WritePageHeaders(KvArena& arena, std::span<const PageExpectation> headers) {
-  for (const PageExpectation& entry : headers) {
-    MASU_CHECK_LT(entry.page, arena.num_headers());
-    arena.headers()[entry.page] = entry.header;
-  }
+  WriteHostPageHeaders(arena, headers);
 }
 
 void RefOps::CheckPageHeaders(KvArena& arena, std::span<const PageExpectation> expected,
                               std::vector<uint32_t>& mismatched) {
-  for (uint32_t i = 0; i < expected.size(); ++i) {
-    if (expected[i].page >= arena.num_headers() ||
-        arena.headers()[expected[i].page] != expected[i].header) {
-      mismatched.push_back(i);
-    }
-  }
+  CheckHostPageHeaders(arena, expected, mismatched);
 }
 
 void RefOps::PoisonPage(KvArena& arena, uint64_t offset, uint64_t bytes) {

@@ -1,0 +1,92 @@
+// A GGUF file lists its tensors itself, so the list is the file's; names say what each one is.
+#include <array>
+#include <string_view>
+
+#include "model/kv_groups.h"
+#include "plan/model_shape.h"
+
+namespace masu {
+namespace {
+
+struct NameRule {
+  std::string_view ending;  // of the name without ".weight"
+  TensorKind kind;
+  Split split;
+  bool by_kv_head;
+};
+// Names: gguf-py's constants. Norms, routers and what is not listed are held whole by every rank.
+constexpr std::array<NameRule, 12> kRules = {{
+    {"token_embd", TensorKind::kEmbedding, Split::kRows, false},
+    {"output", TensorKind::kOutputHead, Split::kRows, false},
+    {"attn_q", TensorKind::kAttention, Split::kRows, false},
+    {"attn_k", TensorKind::kAttention, Split::kRows, true},
+    {"attn_v", TensorKind::kAttention, Split::kRows, true},
+    {"attn_output", TensorKind::kAttention, Split::kColumns, false},
+    {"ffn_gate", TensorKind::kDenseMlp, Split::kRows, false},
+    {"ffn_up", TensorKind::kDenseMlp, Split::kRows, false},
+    {"ffn_down", TensorKind::kDenseMlp, Split::kColumns, false},
+    {"ffn_gate_exps", TensorKind::kRoutedExpert, Split::kRows, false},
+    {"ffn_up_exps", TensorKind::kRoutedExpert, Split::kRows, false},
+    {"ffn_down_exps", TensorKind::kRoutedExpert, Split::kColumns, false},
+}};
+
+// "blk.3.attn_q.weight" -> "attn_q", "output.weight" -> "output".
+std::string_view Stem(std::string_view name) {
+  constexpr std::string_view kWeight = ".weight";
+  if (name.ends_with(kWeight)) name.remove_suffix(kWeight.size());
+  const size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? name : name.substr(dot + 1);
+}
+
+ShapeTensor Describe(const GgufTensor& tensor, const ModelConfig& config) {
+  ShapeTensor shape{.name = tensor.name, .kind = TensorKind::kNorm};
+  shape.columns = tensor.shape.empty() ? 1 : tensor.shape[0];
+  shape.rows = tensor.shape.size() < 2 ? 1 : tensor.shape[1];
+  for (size_t i = 2; i < tensor.shape.size(); ++i) shape.count *= tensor.shape[i];
+  shape.stored_bytes = tensor.data.size();
+  shape.element_bytes = tensor.shape.size() < 2 ? 4 : 0;
+  if (tensor.shape.size() < 2) return shape;
+  const std::string_view stem = Stem(tensor.name);
+  shape.kind = TensorKind::kRouter;
+  for (const NameRule& rule : kRules) {
+    if (rule.ending != stem) continue;
+    shape.kind = rule.kind;
+    shape.split = rule.split;
+    const bool attention = rule.kind == TensorKind::kAttention;
+    const uint64_t heads = rule.by_kv_head ? config.num_kv_heads : config.num_heads;
+    const uint64_t whole = rule.split == Split::kRows ? shape.rows : shape.columns;
+    shape.units = attention ? heads : whole;
+    shape.quantizable = rule.kind != TensorKind::kEmbedding && rule.kind != TensorKind::kOutputHead;
+  }
+  return shape;
+}
+
+}  // namespace
+
+Result<ModelShape> MakeGgufShape(const ModelConfig& config, const GgufFile& file) {
+  ModelShape shape;
+  shape.config.model_type = config.architecture;
+  shape.config.num_layers = config.num_layers;
+  shape.config.hidden_size = config.hidden_size;
+  shape.config.num_heads = config.num_heads;
+  shape.config.num_kv_heads = config.num_kv_heads;
+  shape.config.head_dim = config.head_dim;
+  shape.config.intermediate_size = config.intermediate_size;
+  shape.config.vocab_size = config.vocab_size;
+  shape.config.max_position = config.max_position;
+  shape.config.tied_embeddings = config.tied_embeddings;
+  shape.config.dtype = config.kv_cache_dtype;
+  shape.config.layer_slides.assign(config.num_layers, false);
+  for (const KvGroup& group : KvGroupsOf(config)) {
+    if (group.window == 0 || group.window >= config.max_position) continue;
+    shape.config.sliding_window = group.window;
+    for (const uint32_t layer : group.layers) shape.config.layer_slides[layer] = true;
+  }
+  for (const GgufTensor& tensor : file.tensors()) {
+    shape.tensors.push_back(Describe(tensor, config));
+  }
+  shape.kv_groups = MakeKvGroups(shape.config);
+  return shape;
+}
+
+}  // namespace masu
