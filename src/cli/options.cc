@@ -82,6 +82,10 @@ void AddEngineOptions(CLI::App& app, EngineConfig& config) {
       ->type_name("TOKENS");
   app.add_option("--block-size", config.block_size, "tokens per KV page: 8, 16, 32, 64 or 128")
       ->capture_default_str();
+  app.add_flag(
+      "--enable-prefix-caching,!--no-enable-prefix-caching", config.enable_prefix_caching,
+      "keep pages of prompts and answers, and share them among requests of one API key and "
+      "cache_salt that begin alike (default: on)");
   app.add_option("--max-num-seqs", config.max_num_seqs, "choices that may run at once")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
@@ -134,8 +138,6 @@ constexpr ForeignFlag kForeignFlags[] = {
      "swapping is not built yet: a preempted request is recomputed, with the same answer"},
     {"--preemption-mode", true, "preempted requests are recomputed"},
     {"--calculate-kv-scales", false, "scales are dynamic already; no calibration is needed"},
-    {"--enable-prefix-caching", false, "prefix sharing is not built yet"},
-    {"--no-enable-prefix-caching", false, "prefix sharing is not built yet, so it is off"},
     {"--enable-chunked-prefill", false, "prompts are always computed in chunks"},
     {"--no-enable-chunked-prefill", false,
      "prompts are always computed in chunks, with the same answer"},

@@ -28,14 +28,21 @@ struct EngineStats {
   uint64_t requests_finished = 0;  // all choices ended with stop or length
   uint64_t requests_aborted = 0;
   uint64_t requests_failed = 0;
-  uint64_t preemptions = 0;    // choices that lost their pages and were recomputed
+  uint64_t preemptions = 0;    // choices that lost their pages and began again
   uint64_t prompt_tokens = 0;  // counted once per choice, not again after a preemption
   uint64_t generation_tokens = 0;
+  // Of prompt_tokens, counted at the same moment: those looked for in the cache, and those read
+  // from it instead of computed.
+  uint64_t prefix_queries = 0;
+  uint64_t prefix_hits = 0;
+  uint64_t resumed_tokens = 0;  // that preempted choices read from the cache when they went on
   uint64_t steps = 0;
   uint64_t kv_page_checks = 0;  // page headers compared with what requests expect
   uint64_t kv_page_mismatches = 0;
   uint64_t nonfinite_logits = 0;  // requests ended because the model gave NaN or infinity
   uint64_t kv_pages_used = 0;     // gauge
+  uint64_t kv_pages_cached = 0;   // gauge: kept for equal prefixes, and nobody's now
+  uint64_t kv_pages_dropped = 0;  // cached pages that made room for others
   uint64_t kv_pages_total = 0;
   double kv_cache_usage = 0.0;   // bytes of pages held by live requests / arena bytes, 0 to 1
   double step_seconds = 0.0;     // sum over steps
@@ -53,6 +60,7 @@ struct CacheInfo {
   uint64_t pages = 0;
   uint64_t tokens = 0;            // pages * block_size
   uint32_t max_model_len = 0;     // after shrinking to what fits
+  bool prefix_caching = false;    // asked for, and possible with this model
   std::string recommended_dtype;  // lowest measured error at 8 bits (design.md, promise 6)
 };
 

@@ -21,6 +21,8 @@ struct EngineConfig {
   uint32_t block_size = 16;                    // 8, 16, 32, 64 or 128 tokens per page
   std::string kv_cache_dtype = "auto";         // design.md, KV encodings
   std::string kv_scale = "auto";               // auto | dynamic | unit
+  bool enable_prefix_caching = true;           // pages of equal prefixes are shared and kept
+  uint32_t prefix_hash_bits = 64;              // of the index of prefixes; fewer are for tests
   // Scheduling
   uint32_t max_num_seqs = 256;
   uint32_t max_num_batched_tokens = 2048;

@@ -45,7 +45,9 @@ Result<void> EngineImpl::Init() {
   MASU_ASSIGN_OR_RETURN(EngineMemory memory, PlanEngineMemory(*model_, config_));
   cache_info_ = memory.cache_info;
   MASU_ASSIGN_OR_RETURN(cache_,
-                        KvCache::Create(*model_->ops, memory.cache_info.arena, memory.layouts));
+                        KvCache::Create(*model_->ops, memory.cache_info.arena, memory.layouts,
+                                        {.share_prefixes = memory.cache_info.prefix_caching,
+                                         .prefix_hash_bits = config_.prefix_hash_bits}));
   cache_info_.pages = cache_->pool().TotalPages(LayoutId(0));
   MASU_ASSIGN_OR_RETURN(
       runner_, ModelRunner::Create(*model_->model, *model_->ops, *cache_, config_.max_num_seqs));
@@ -163,12 +165,19 @@ Result<RequestId> EngineImpl::Submit(Request request) {
       Philox4x32({static_cast<uint32_t>(state->arrival), 0, 0, 1},
                  {static_cast<uint32_t>(config_.seed), static_cast<uint32_t>(config_.seed >> 32)});
   const uint64_t seed = state->sampling.seed.value_or(uint64_t{drawn[0]} << 32 | drawn[1]);
+  std::shared_ptr<const CacheScope> scope;
+  if (cache_info_.prefix_caching) {
+    scope = std::make_shared<CacheScope>(
+        CacheScope{.owner = std::move(request.cache_owner), .salt = std::move(request.cache_salt)});
+  }
   for (auto& sequence : state->sequences) {
     sequence->seed = seed;
     // Without sharing, pages belong to one choice alone, and their scope says so.
     for (uint32_t g = 0; g < model_->model->kv_groups().size(); ++g) {
       sequence->tables.push_back(
-          {.layout = LayoutId(g), .scope = state->arrival << 8 | sequence->choice});
+          {.layout = LayoutId(g),
+           .scope = scope ? scope->Hash() : state->arrival << 8 | sequence->choice,
+           .sharing = scope});
     }
   }
   const RequestId id = state->id;
@@ -265,25 +274,27 @@ StepPlan EngineImpl::PlanStep() const {
   const std::vector<Sequence*> running(running_.begin(), running_.end());
   auto next = waiting_.begin();
   uint32_t next_rank = 0;
-  return Schedule({.running = running,
-                   .waiting =
-                       [&](uint32_t rank) {
-                         MASU_CHECK_LE(next_rank, rank);
-                         while (next_rank < rank && next != waiting_.end()) ++next, ++next_rank;
-                         return next == waiting_.end() ? nullptr : *next;
-                       },
-                   .free = cache_->pool().Budget(),
-                   .missing = [this](const Sequence& sequence,
-                                     uint64_t tokens) { return MissingPages(sequence, tokens); },
-                   .held =
-                       [](const Sequence& sequence) {
-                         PageCounts held;
-                         for (const BlockTable& table : sequence.tables)
-                           held.push_back(table.held());
-                         return held;
-                       },
-                   .peak = [this](const Sequence&, uint64_t tokens) { return PeakPages(tokens); }},
-                  limits_);
+  return Schedule(
+      {.running = running,
+       .waiting =
+           [&](uint32_t rank) {
+             MASU_CHECK_LE(next_rank, rank);
+             while (next_rank < rank && next != waiting_.end()) ++next, ++next_rank;
+             return next == waiting_.end() ? nullptr : *next;
+           },
+       .free = cache_->pool().Budget(),
+       .missing = [this](const Sequence& sequence,
+                         uint64_t tokens) { return MissingPages(sequence, tokens); },
+       .held =
+           [](const Sequence& sequence) {
+             PageCounts held;
+             for (const BlockTable& table : sequence.tables) held.push_back(table.held());
+             return held;
+           },
+       .freed = [this](std::span<Sequence* const> preempted) { return FreedPages(preempted); },
+       .cached = [this](const Sequence& sequence) { return FindPrefix(sequence); },
+       .peak = [this](const Sequence&, uint64_t tokens) { return PeakPages(tokens); }},
+      limits_);
 }
 
 PageCounts EngineImpl::MissingPages(const Sequence& sequence, uint64_t tokens) const {
@@ -304,6 +315,58 @@ PageCounts EngineImpl::PeakPages(uint64_t tokens) const {
   return peak;
 }
 
+PageCounts EngineImpl::FreedPages(std::span<Sequence* const> preempted) const {
+  PageCounts freed(model_->model->kv_groups().size());
+  std::unordered_map<uint32_t, uint32_t> given_up;  // references, by page
+  for (const Sequence* sequence : preempted) {
+    for (size_t g = 0; g < freed.size(); ++g) {
+      const BlockTable& table = sequence->tables[g];
+      for (size_t i = table.returned; i < table.pages.size(); ++i) {
+        const PageId page(table.pages[i].page);
+        if (++given_up[page.value()] == cache_->pool().references(page)) ++freed[g];
+      }
+    }
+  }
+  return freed;
+}
+
+// --- prefix sharing: models with one KV group, see engine_memory.cc ---
+
+// Tokens that may be read from the cache: not the last one, whose logits are wanted, nor those
+// whose logits are still owed as prompt logprobs.
+std::span<const TokenId> EngineImpl::ReadableTokens(const Sequence& sequence) const {
+  const RequestState& request = *sequence.request;
+  const size_t delivered = sequence.prompt_logprobs.size();
+  const bool owed = request.sampling.prompt_logprobs && delivered + 1 < request.prompt_length;
+  return std::span(sequence.tokens).first(owed ? delivered : sequence.tokens.size() - 1);
+}
+
+CachedPrefix EngineImpl::FindPrefix(const Sequence& sequence) const {
+  if (!cache_info_.prefix_caching) return {};
+  const KvCache::PrefixMatch match =
+      cache_->MatchPrefix(sequence.tables[0], ReadableTokens(sequence));
+  return {.tokens = match.tokens, .in_use = {match.pages_in_use}};
+}
+
+// Only tokens of finished steps: a page that is being computed is not handed out.
+void EngineImpl::PublishPrefix(Sequence& sequence) {
+  if (!cache_info_.prefix_caching) return;
+  cache_->PublishPrefix(sequence.tables[0], std::span(sequence.tokens).first(sequence.computed));
+}
+
+void EngineImpl::Admit(Sequence& sequence) {
+  waiting_.erase(&sequence);
+  sequence.state = SequenceState::kRunning;
+  running_.insert(&sequence);
+  if (cache_info_.prefix_caching) {
+    sequence.computed = cache_->TakePrefix(sequence.tables[0], ReadableTokens(sequence));
+  }
+  if (sequence.preemptions > 0) totals_.resumed_tokens += sequence.computed;
+  // Tokens that it computed itself and found again after a preemption were computed all the same.
+  sequence.cached_tokens =
+      std::min(sequence.cached_tokens.value_or(sequence.computed), sequence.computed);
+}
+
 void EngineImpl::Preempt(Sequence& sequence) {
   running_.erase(&sequence);
   for (BlockTable& table : sequence.tables) cache_->Release(table);
@@ -318,10 +381,7 @@ void EngineImpl::Apply(StepPlan& plan) {
   // Admissions are the head of the queue as the plan saw it, so they come before preempted
   // sequences return to it.
   for (uint32_t i = 0; i < plan.admitted; ++i) {
-    Sequence* sequence = *waiting_.begin();
-    waiting_.erase(waiting_.begin());
-    sequence->state = SequenceState::kRunning;
-    running_.insert(sequence);
+    Admit(**waiting_.begin());
   }
   for (Sequence* sequence : plan.preempted) Preempt(*sequence);
   std::erase_if(plan.entries, [&](const StepPlan::Entry& entry) {
@@ -407,16 +467,24 @@ void EngineImpl::AppendToken(Sequence& sequence, TokenOutput output) {
   update.choice = sequence.choice;
   if (generated == 1) {
     totals_.prompt_tokens += request.prompt_length;
+    if (cache_info_.prefix_caching) totals_.prefix_queries += request.prompt_length;
+    update.cached_tokens = sequence.cached_tokens.value_or(0);
+    totals_.prefix_hits += update.cached_tokens;
     update.prompt_logprobs = sequence.prompt_logprobs;
   }
   update.tokens.push_back(std::move(output));
   const bool stops = generated > request.sampling.min_tokens &&
                      std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) !=
                          request.stop_tokens.end();
+  const bool ends = stops || generated >= request.sampling.max_tokens;
+  if (ends) {  // all but the new token are computed: whoever goes on from here can read them
+    sequence.computed = static_cast<uint32_t>(sequence.tokens.size()) - 1;
+    PublishPrefix(sequence);
+  }
   if (stops) {
     update.stop_token = token;
     Finish(sequence, FinishReason::kStop, std::move(update));
-  } else if (generated >= request.sampling.max_tokens) {
+  } else if (ends) {
     Finish(sequence, FinishReason::kLength, std::move(update));
   } else {
     outbox_.push_back({request.sink, request.id, std::move(update)});
@@ -449,13 +517,8 @@ void EngineImpl::Forget(RequestState& request) {
 }
 
 void EngineImpl::Commit(const StepPlan& plan) {
-  for (const StepPlan::Entry& entry : plan.entries) {
-    Sequence& sequence = *entry.sequence;
-    if (sequence.state != SequenceState::kRunning) continue;
-    sequence.computed += entry.tokens;
-    ReturnPassedPages(sequence);
-  }
   for (Sequence* sequence : failed_) {
+    for (const BlockTable& table : sequence->tables) cache_->DropPrefix(table);
     ChoiceUpdate update;
     update.error =
         "the model computed a value that is not finite; use --activation-dtype float32, or check "
@@ -463,6 +526,13 @@ void EngineImpl::Commit(const StepPlan& plan) {
     Finish(*sequence, FinishReason::kError, std::move(update));
   }
   failed_.clear();
+  for (const StepPlan::Entry& entry : plan.entries) {
+    Sequence& sequence = *entry.sequence;
+    if (sequence.state != SequenceState::kRunning) continue;
+    sequence.computed += entry.tokens;
+    PublishPrefix(sequence);
+    ReturnPassedPages(sequence);
+  }
   for (const StepPlan::Entry& entry : plan.entries) {
     RequestState& request = *entry.sequence->request;
     // The last finished choice of a request takes it along; earlier entries of it must not be
@@ -488,10 +558,14 @@ void EngineImpl::CheckInvariants() const {
   std::vector<const BlockTable*> tables;
   for (const Queue* queue : {&running_, &waiting_}) {
     for (const Sequence* sequence : *queue) {
-      for (const BlockTable& table : sequence->tables) tables.push_back(&table);
+      for (const BlockTable& table : sequence->tables) {
+        tables.push_back(&table);
+        // What others may read is never written again.
+        MASU_CHECK_LE(table.published * cache_info_.block_size, sequence->computed);
+      }
     }
   }
-  for (const std::string& violation : CheckKvInvariants(cache_->pool(), tables)) {
+  for (const std::string& violation : CheckKvInvariants(*cache_, tables)) {
     internal::CheckFailed(__FILE__, __LINE__, violation);
   }
 #endif
@@ -503,6 +577,8 @@ void EngineImpl::PublishStats(double seconds, const StepPlan& plan) {
   totals_.kv_page_checks = cache_->checks();
   totals_.kv_page_mismatches = cache_->mismatches();
   totals_.kv_pages_used = cache_->pool().used_pages();
+  totals_.kv_pages_cached = cache_->idle_pages();
+  totals_.kv_pages_dropped = cache_->dropped_pages();
   totals_.kv_cache_usage =
       static_cast<double>(cache_->pool().used_bytes()) / static_cast<double>(cache_->arena_bytes());
   if (!plan.entries.empty()) {
@@ -576,6 +652,13 @@ std::string EngineImpl::Explain() const {
       case StepPlan::Blocked::kNothing:
         break;
     }
+  }
+  if (stats.prefix_queries > 0) {
+    text += fmt::format(
+        "{:.0f} % of prompt tokens were read from the cache of prefixes, which holds {} pages that "
+        "nobody uses now\n",
+        100 * static_cast<double>(stats.prefix_hits) / static_cast<double>(stats.prefix_queries),
+        stats.kv_pages_cached);
   }
   if (stats.preemptions > 0) {
     text += fmt::format(

@@ -58,7 +58,7 @@ class EngineImpl final : public Engine {
   // The parts of a step, in order.
   void DrainInbox();
   StepPlan PlanStep() const;
-  void Apply(StepPlan& plan);       // preempt, admit, reserve
+  void Apply(StepPlan& plan);       // admit, preempt, reserve
   void CheckPages(StepPlan& plan);  // drops entries whose pages are not theirs
   void RunStep(const StepPlan& plan);
   void Commit(const StepPlan& plan);
@@ -72,9 +72,14 @@ class EngineImpl final : public Engine {
   void Retire(Sequence& sequence);  // takes a sequence out of its queue and frees its pages
   void Forget(RequestState& request);
   void Preempt(Sequence& sequence);
+  void Admit(Sequence& sequence);
+  std::span<const TokenId> ReadableTokens(const Sequence& sequence) const;
+  CachedPrefix FindPrefix(const Sequence& sequence) const;
+  void PublishPrefix(Sequence& sequence);
   void ReturnPassedPages(Sequence& sequence);
   PageCounts MissingPages(const Sequence& sequence, uint64_t tokens) const;
   PageCounts PeakPages(uint64_t tokens) const;
+  PageCounts FreedPages(std::span<Sequence* const> preempted) const;
   void CheckInvariants() const;
 
   const EngineConfig config_;

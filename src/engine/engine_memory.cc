@@ -192,6 +192,13 @@ Result<EngineMemory> PlanEngineMemory(const LoadedModel& model, const EngineConf
   info.pages = arena.value / memory.layouts.front().page_bytes;
   info.tokens = capacity.tokens;
   info.recommended_dtype = "int8";
+  info.prefix_caching = config.enable_prefix_caching && memory.layouts.size() == 1 &&
+                        KvGroupsOf(model.config).front().window == 0;
+  if (config.enable_prefix_caching && !info.prefix_caching) {
+    LogWarning(
+        "prefix sharing is off: this model's sliding windows give pages back, so a prefix "
+        "is not kept whole; --no-enable-prefix-caching silences this");
+  }
   MASU_ASSIGN_OR_RETURN(info.max_model_len,
                         MaxModelLen(config, model.config.max_position, capacity.longest));
   return memory;

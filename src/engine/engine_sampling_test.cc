@@ -250,6 +250,15 @@ TEST_P(BrokenLogits, FailTheirRequestOnly) {
     EXPECT_EQ(rig.stats().requests_failed, bad.size());
     EXPECT_EQ(rig.stats().requests_finished, tickets.size());
     rig.ExpectIdle();
+    // What is not finite is not kept for others: only the good ones left pages.
+    EngineRig alone(model, config);
+    EXPECT_FALSE(alone
+                     .Run({GreedyRequest({kBroken, 300, 301, 302, 303, 304, 305, 306, 307, 308, 309,
+                                          310, 311, 312, 313, 314, 315},
+                                         5)})[0]
+                     .error.empty());
+    EXPECT_EQ(alone.stats().kv_pages_cached, 0u);
+    EXPECT_GT(rig.stats().kv_pages_cached, 0u);
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, BrokenLogits, testing::ValuesIn(kKvChoices),

@@ -37,7 +37,9 @@ struct ChoiceUpdate {
       prompt_logprobs;  // once, before the first token, if asked for: [prompt - 1]
   std::optional<FinishReason> finish;
   std::optional<TokenId> stop_token;  // the token that stopped it (EOS or one of stop_token_ids)
-  std::string error;                  // with kError: one line
+  // With the first token: how many prompt tokens were read from the cache, not computed.
+  uint32_t cached_tokens = 0;
+  std::string error;  // with kError: one line
 };
 
 // Gets the updates of one request. Called on the engine's thread: copy and return, never block or
@@ -53,6 +55,9 @@ struct Request {
   std::vector<TokenId> prompt;  // at least one token
   SamplingParams sampling;
   int32_t priority = 0;  // lower goes first (vLLM's order)
+  // Prefixes are shared only among requests of one owner and one salt (secrets: never logged).
+  std::string cache_owner;
+  std::string cache_salt;
   std::shared_ptr<OutputSink> sink;
 };
 

@@ -1,6 +1,7 @@
 // Promise 3: tokens and logprobs of a request do not depend, in a single bit, on what runs beside
 // it, on chunks, threads, page sizes, preemption or the memory behind the operations. Every case
-// asserts that what it is about did happen.
+// asserts that what it is about did happen. Prefix sharing is on, as by default, but for the
+// answers that others are compared with; more about it in prefix_sharing_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,7 +88,9 @@ class SameBits : public testing::TestWithParam<SameBitsCase> {
   EngineConfig Base() const { return Config(GetParam().kv, GetParam().activations); }
   const std::vector<Answer>& Alone() {
     if (alone_.empty()) {
-      EngineRig rig(RandModel(), Base());
+      EngineConfig config = Base();
+      config.enable_prefix_caching = false;
+      EngineRig rig(RandModel(), config);
       alone_ = rig.RunAlone(Subjects());
       EXPECT_LE(rig.most_running(), 2u);  // one request, which may have two choices
       EXPECT_EQ(rig.stats().preemptions, 0u);
@@ -183,13 +186,17 @@ TEST_P(SameBits, InPagesOfAnySize) {
 
 TEST_P(SameBits, AfterPreemption) {
   for (const uint64_t pages : {16u, 9u, 5u}) {
-    SCOPED_TRACE(fmt::format("{} pages", pages));
-    EngineConfig config = Base();
-    config.max_model_len = 80;
-    EngineRig rig(RandModel(), config, pages);
-    ExpectSame(rig.Run(Mixed(7, 10)), Alone());
-    EXPECT_GT(rig.stats().preemptions, 0u);
-    rig.ExpectIdle();
+    for (const bool sharing : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} pages, sharing {}", pages, sharing));
+      EngineConfig config = Base();
+      config.max_model_len = 80;
+      config.enable_prefix_caching = sharing;
+      EngineRig rig(RandModel(), config, pages);
+      ExpectSame(rig.Run(Mixed(7, 10)), Alone());
+      EXPECT_GT(rig.stats().preemptions, 0u);
+      EXPECT_EQ(rig.stats().resumed_tokens > 0, sharing);
+      rig.ExpectIdle();
+    }
   }
 }
 

@@ -29,15 +29,16 @@ class Planner {
            plan_.preempted.end();
   }
 
-  uint32_t Chunk(const Sequence& sequence) const {
-    uint32_t chunk = std::min(sequence.remaining(), budget_);
+  // How much of so many tokens that are to be computed.
+  uint32_t Chunk(uint32_t remaining) const {
+    uint32_t chunk = std::min(remaining, budget_);
     if (limits_.max_prefill_chunk > 0) chunk = std::min(chunk, limits_.max_prefill_chunk);
     return chunk;
   }
 
   void Extend(Sequence* sequence) {
     if (IsPreempted(sequence)) return;
-    const uint32_t chunk = Chunk(*sequence);
+    const uint32_t chunk = Chunk(sequence->remaining());
     if (chunk == 0) return;
     const PageCounts missing = view_.missing(*sequence, sequence->computed + chunk);
     while (!free_.Fits(missing)) {
@@ -60,8 +61,12 @@ class Planner {
   }
 
   void Preempt(Sequence* victim) {
+    PageCounts freed = view_.freed(plan_.preempted);
     plan_.preempted.push_back(victim);
-    free_.Give(view_.held(*victim));
+    const PageCounts freed_now = view_.freed(plan_.preempted);
+    freed.resize(freed_now.size());
+    for (size_t i = 0; i < freed.size(); ++i) freed[i] = freed_now[i] - freed[i];
+    free_.Give(freed);
     // It may have a place in this plan already, with pages promised beyond those it holds.
     const auto entry = std::find_if(plan_.entries.begin(), plan_.entries.end(),
                                     [&](const StepPlan::Entry& e) { return e.sequence == victim; });
@@ -94,23 +99,28 @@ class Planner {
     for (uint32_t rank = 0;; ++rank) {
       Sequence* sequence = view_.waiting(rank);
       if (sequence == nullptr) return;
-      PageCounts wanted = view_.peak(*sequence, sequence->tokens.size());
-      AddPages(wanted, promised);
-      const uint32_t chunk = Chunk(*sequence);
       if (view_.running.size() + plan_.admitted >= limits_.max_num_seqs) {
         plan_.blocked = StepPlan::Blocked::kSeats;
-      } else if (!free_.Fits(wanted)) {
-        plan_.blocked = StepPlan::Blocked::kPages;
-      } else if (chunk == 0) {
-        plan_.blocked = StepPlan::Blocked::kTokens;
-      } else {
-        promised = std::move(wanted);  // this one's pages are promised from now on
-        budget_ -= chunk;
-        plan_.entries.push_back({sequence, chunk});
-        ++plan_.admitted;
-        continue;
+        return;
       }
-      return;
+      // Cached pages that nobody holds count as free so far: they are wanted like any others.
+      const CachedPrefix cached = view_.cached(*sequence);
+      PageCounts wanted = view_.peak(*sequence, sequence->tokens.size());
+      for (size_t i = 0; i < cached.in_use.size(); ++i) wanted[i] -= cached.in_use[i];
+      AddPages(wanted, promised);
+      const uint32_t chunk = Chunk(static_cast<uint32_t>(sequence->tokens.size()) - cached.tokens);
+      if (!free_.Fits(wanted)) {
+        plan_.blocked = StepPlan::Blocked::kPages;
+        return;
+      }
+      if (chunk == 0) {
+        plan_.blocked = StepPlan::Blocked::kTokens;
+        return;
+      }
+      promised = std::move(wanted);  // this one's pages are promised from now on
+      budget_ -= chunk;
+      plan_.entries.push_back({sequence, chunk});
+      ++plan_.admitted;
     }
   }
 

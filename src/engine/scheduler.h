@@ -12,6 +12,12 @@
 
 namespace masu {
 
+// What a waiting sequence would find in the cache.
+struct CachedPrefix {
+  uint32_t tokens = 0;  // leading ones that need no computing
+  PageCounts in_use;    // pages of them that others hold now: taking those costs no free page
+};
+
 struct SchedulerLimits {
   uint32_t max_num_seqs = 0;
   uint32_t max_num_batched_tokens = 0;
@@ -29,6 +35,10 @@ struct SchedulerView {
   // Pages that a sequence lacks to hold so many of its tokens, and those it holds.
   std::function<PageCounts(const Sequence&, uint64_t tokens)> missing;
   std::function<PageCounts(const Sequence&)> held;
+  // Pages that can be had when all of these running sequences lose theirs: pages that they share
+  // with others cannot.
+  std::function<PageCounts(std::span<Sequence* const>)> freed;
+  std::function<CachedPrefix(const Sequence&)> cached;
   // The most pages that a sequence of so many tokens will hold at once: less than all where windows
   // give pages back.
   std::function<PageCounts(const Sequence&, uint64_t tokens)> peak;
@@ -37,7 +47,7 @@ struct SchedulerView {
 struct StepPlan {
   struct Entry {
     Sequence* sequence = nullptr;
-    uint32_t tokens = 0;  // from sequence->computed on
+    uint32_t tokens = 0;  // from sequence->computed on; if it waits, from what is cached on
   };
   std::vector<Entry> entries;        // decodes first, then prefill chunks, each in order
   std::vector<Sequence*> preempted;  // lose their pages before anything runs

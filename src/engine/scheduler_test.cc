@@ -26,6 +26,8 @@ class World {
   }
 
   SchedulerLimits limits;
+  std::map<const Sequence*, CachedPrefix> cached;
+  uint64_t still_shared = 0;  // pages that preemption does not free: others hold them too
 
   Sequence* Add(uint32_t tokens, uint32_t computed, bool running, int32_t priority = 0) {
     requests_.push_back(std::make_unique<RequestState>());
@@ -78,6 +80,16 @@ class World {
     };
     view.held = [](const Sequence& sequence) { return PageCounts{sequence.tables[0].held()}; };
     view.peak = [&](const Sequence&, uint64_t tokens) { return PageCounts{pages_for(tokens)}; };
+    view.freed = [this](std::span<Sequence* const> preempted) {
+      PageCounts freed = {0};
+      for (const Sequence* sequence : preempted) freed[0] += sequence->tables[0].held();
+      freed[0] -= std::min(freed[0], still_shared);
+      return freed;
+    };
+    view.cached = [this](const Sequence& sequence) {
+      const auto found = cached.find(&sequence);
+      return found == cached.end() ? CachedPrefix{} : found->second;
+    };
     StepPlan plan = Schedule(view, limits);
     Check(plan);
     return plan;
@@ -320,6 +332,36 @@ TEST(Schedule, ALoneSequenceMayFillTheArena) {
 
 // Random worlds, played to their end: every plan holds what Check() asks, nobody starves, and the
 // first in order always makes progress, so there is no deadlock.
+// What is cached is not computed again, and what others hold of it takes no free page.
+TEST(Schedule, CachedPrefixesCostNeitherBudgetNorPagesInUse) {
+  World world(8);
+  world.Decoding(64);                      // holds four pages, and needs no more
+  Sequence* waiting = world.Waiting(100);  // seven pages, four are free
+  EXPECT_EQ(world.Plan().admitted, 0u);
+  world.cached[waiting] = {.tokens = 48, .in_use = {2}};  // three cached, one of them idle
+  EXPECT_EQ(world.Plan().admitted, 0u);
+  world.cached[waiting] = {.tokens = 48, .in_use = {3}};
+  const StepPlan plan = world.Plan();
+  ASSERT_EQ(plan.admitted, 1u);
+  EXPECT_EQ(plan.entries.back().sequence, waiting);
+  EXPECT_EQ(plan.entries.back().tokens, 52u);
+  world.limits.max_num_batched_tokens = 10;
+  EXPECT_EQ(world.Plan().entries.back().tokens, 9u);
+}
+
+TEST(Schedule, PreemptionDoesNotCountOnPagesThatOthersHold) {
+  World world(5);
+  Sequence* first = world.Decoding(33);  // needs a third page
+  Sequence* second = world.Decoding(16);
+  Sequence* third = world.Decoding(32);
+  EXPECT_THAT(world.Plan().preempted, ElementsAre(third));
+  world.still_shared = 2;  // what the third holds
+  const StepPlan plan = world.Plan();
+  EXPECT_THAT(plan.preempted, ElementsAre(third, second));
+  ASSERT_FALSE(plan.entries.empty());
+  EXPECT_EQ(plan.entries[0].sequence, first);
+}
+
 TEST(Schedule, RandomWorldsAlwaysAdvanceAndEnd) {
   std::mt19937 random(11);
   uint64_t preemptions = 0;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -27,6 +28,8 @@ struct Sequence {
   uint32_t computed = 0;           // leading tokens whose K and V are in pages
   std::vector<BlockTable> tables;  // per KV group
   uint32_t preemptions = 0;
+  // Leading prompt tokens that this choice never had to compute; none before it was admitted.
+  std::optional<uint32_t> cached_tokens;
   std::unordered_map<TokenId, uint32_t> generated_counts;
   std::vector<TokenOutput> prompt_logprobs;  // so far; sent with the first token
 

@@ -10,12 +10,19 @@ namespace {
 
 class Checker {
  public:
-  Checker(const PagePool& pool, std::span<const BlockTable* const> tables)
-      : pool_(pool), snapshot_(pool.Snapshot()), tables_(tables) {}
+  Checker(const KvCache& cache, std::span<const BlockTable* const> tables)
+      : pool_(cache.pool()), snapshot_(pool_.Snapshot()), tables_(tables) {
+    if (cache.prefix_tree() == nullptr) return;
+    tree_ = cache.prefix_tree()->TakeSnapshot();
+    for (const PrefixTree::Snapshot::Node& node : tree_.nodes) nodes_[node.page.value()] = &node;
+  }
 
   std::vector<std::string> Run() {
     CheckTables();
     CheckSlabs();
+    CheckTree();
+    CheckIdle();
+    for (size_t t = 0; t < tables_.size(); ++t) CheckPublished(t);
     return std::move(violations_);
   }
 
@@ -56,40 +63,130 @@ class Checker {
       const PoolSnapshot::Page& page = snapshot_.pages[id];
       if (page.references != held)
         Violation("page {}: {} references, {} in tables", id, page.references, held);
-      if (page.references > 0 && !tags.insert(page.header.tag).second)
+      if (page.header.tag != 0 && !tags.insert(page.header.tag).second)
         Violation("page {}: tag not unique", id);
-      if (page.references == 0 && page.header.tag != 0)
+      if (page.references == 0 && !page.cached && page.header.tag != 0)
         Violation("page {}: free, with a live header", id);
     }
   }
 
-  // Each page of a slab is free, in use or quarantined, exactly one of them; slabs without a layout
-  // have no pages.
+  // Each page of a slab is free, in use or idle, or quarantined, exactly one of them; slabs without
+  // a layout have no pages.
   void CheckSlabs() {
     uint64_t used_bytes = 0;
+    uint64_t whole_slabs = 0;  // that could be had for any layout
+    std::vector<uint64_t> available(snapshot_.free_pages.size());
     for (uint32_t s = 0; s < snapshot_.slabs.size(); ++s) {
       const PoolSnapshot::Slab& slab = snapshot_.slabs[s];
       const std::set<uint32_t> free(slab.free.begin(), slab.free.end());
       if (free.size() != slab.free.size()) Violation("slab {}: a page is free twice", s);
       const uint32_t count =
           slab.layout ? snapshot_.geometry.pages_per_slab[slab.layout->value()] : 0;
+      uint32_t live = 0;
       if (slab.layout && free.size() == count) Violation("slab {}: empty and not returned", s);
       for (uint32_t i = 0; i < snapshot_.geometry.ids_per_slab; ++i) {
         const PoolSnapshot::Page& page = snapshot_.pages[s * snapshot_.geometry.ids_per_slab + i];
-        const bool busy = page.references > 0 || page.quarantined;
+        const bool busy = page.references > 0 || page.quarantined || page.cached;
         if (i >= count && (busy || free.contains(i)))
           Violation("slab {} page {}: beyond its layout", s, i);
         if (i < count && busy == free.contains(i))
           Violation("slab {} page {}: lost or free while in use", s, i);
         if (page.references > 0 && slab.layout) used_bytes += pool_.layout(*slab.layout).page_bytes;
+        live += page.references > 0 || page.quarantined ? 1 : 0;
       }
+      if (live == 0) {
+        ++whole_slabs;
+      } else {
+        available[slab.layout->value()] += count - live;
+      }
+    }
+    for (size_t i = 0; i < available.size(); ++i) {
+      available[i] += whole_slabs * snapshot_.geometry.pages_per_slab[i];
+      if (available[i] != snapshot_.free_pages[i])
+        Violation("layout {}: {} pages free or idle, counted {}", i, available[i],
+                  snapshot_.free_pages[i]);
     }
     if (used_bytes != snapshot_.used_bytes)
       Violation("{} bytes in use, counted {}", used_bytes, snapshot_.used_bytes);
   }
 
+  // A node is a cached page, and the other way round. A parent is there as long as its children,
+  // before them, of their scope, and used by all who use them.
+  void CheckTree() {
+    for (uint32_t id = 0; id < snapshot_.pages.size(); ++id) {
+      if (snapshot_.pages[id].cached != nodes_.contains(id))
+        Violation("page {}: cached, or in the tree, not both", id);
+    }
+    std::map<uint32_t, uint32_t> children;
+    for (const PrefixTree::Snapshot::Node& node : tree_.nodes) {
+      const uint32_t id = node.page.value();
+      const PoolSnapshot::Page& page = snapshot_.pages[id];
+      if (page.header.tag != node.tag) Violation("node {}: its page has another tag", id);
+      if (page.quarantined) Violation("node {}: quarantined", id);
+      if (!node.parent) {
+        if (page.header.first_position != 0 || node.scope == nullptr || node.parent_tag != 0)
+          Violation("node {}: no parent, and not the first page of a scope", id);
+        continue;
+      }
+      ++children[node.parent->value()];
+      const auto found = nodes_.find(node.parent->value());
+      if (found == nodes_.end() || found->second->tag != node.parent_tag) {
+        Violation("node {}: outlives its parent {}", id, *node.parent);
+        continue;
+      }
+      const PoolSnapshot::Page& parent = snapshot_.pages[node.parent->value()];
+      const uint32_t block_size = pool_.layout(LayoutId(page.header.layout)).block_size;
+      if (page.header.first_position != parent.header.first_position + block_size)
+        Violation("node {}: does not follow its parent", id);
+      if (page.header.scope != parent.header.scope || page.header.layout != parent.header.layout)
+        Violation("node {}: of another scope or layout than its parent", id);
+      if (page.references > parent.references)
+        Violation("node {}: used by more than its parent is", id);
+    }
+    for (const PrefixTree::Snapshot::Node& node : tree_.nodes) {
+      if (node.children != children[node.page.value()])
+        Violation("node {}: {} children, counted {}", node.page, children[node.page.value()],
+                  node.children);
+    }
+  }
+
+  // Idle are the cached pages that nobody uses; children go before their parents.
+  void CheckIdle() {
+    std::set<uint32_t> idle;
+    for (const PageId page : tree_.idle) {
+      if (!idle.insert(page.value()).second) Violation("page {}: idle twice", page);
+      const auto node = nodes_.find(page.value());
+      if (node != nodes_.end() && node->second->parent &&
+          idle.contains(node->second->parent->value()))
+        Violation("page {}: its parent would be dropped before it", page);
+    }
+    for (uint32_t id = 0; id < snapshot_.pages.size(); ++id) {
+      const PoolSnapshot::Page& page = snapshot_.pages[id];
+      if ((page.cached && page.references == 0) != idle.contains(id))
+        Violation("page {}: idle and not listed, or the other way round", id);
+    }
+  }
+
+  // The cached pages of a table are its leading ones, each the parent of the next.
+  void CheckPublished(size_t t) {
+    const BlockTable& table = *tables_[t];
+    for (size_t i = 0; i < table.pages.size(); ++i) {
+      const auto node = nodes_.find(table.pages[i].page);
+      if (node == nodes_.end()) continue;
+      if (i >= table.published) Violation("table {} entry {}: cached, not published", t, i);
+      const std::optional<PageId>& parent = node->second->parent;
+      const bool follows = i == 0 ? !parent : parent == PageId(table.pages[i - 1].page);
+      if (!follows) Violation("table {} entry {}: does not follow the entry before", t, i);
+      if (i == 0 && node->second->scope &&
+          (!table.sharing || *node->second->scope != *table.sharing))
+        Violation("table {}: reads pages of another scope", t);
+    }
+  }
+
   const PagePool& pool_;
   PoolSnapshot snapshot_;
+  PrefixTree::Snapshot tree_;
+  std::map<uint32_t, const PrefixTree::Snapshot::Node*> nodes_;  // by page
   std::span<const BlockTable* const> tables_;
   std::map<uint32_t, uint32_t> references_;
   std::vector<std::string> violations_;
@@ -97,9 +194,9 @@ class Checker {
 
 }  // namespace
 
-std::vector<std::string> CheckKvInvariants(const PagePool& pool,
+std::vector<std::string> CheckKvInvariants(const KvCache& cache,
                                            std::span<const BlockTable* const> tables) {
-  return Checker(pool, tables).Run();
+  return Checker(cache, tables).Run();
 }
 
 }  // namespace masu

@@ -1,4 +1,5 @@
-// What must always hold of pages and block tables, as pure functions over a snapshot. Run in tests,
+// What must always hold of pages, block tables and cached prefixes, as pure functions over a
+// snapshot. Run in tests,
 // and after every step in debug builds.
 #pragma once
 
@@ -11,7 +12,7 @@
 namespace masu {
 
 // One line for each violation; empty if all is well. `tables` are those of every live sequence.
-std::vector<std::string> CheckKvInvariants(const PagePool& pool,
+std::vector<std::string> CheckKvInvariants(const KvCache& cache,
                                            std::span<const BlockTable* const> tables);
 
 }  // namespace masu

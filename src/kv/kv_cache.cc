@@ -16,12 +16,21 @@ constexpr bool kPoisonFreedPages = true;
 }  // namespace
 
 Result<std::unique_ptr<KvCache>> KvCache::Create(Ops& ops, Bytes arena,
-                                                 std::vector<KvPageLayout> layouts) {
+                                                 std::vector<KvPageLayout> layouts,
+                                                 const KvCacheOptions& options) {
+  const uint32_t block_size = layouts.front().block_size;
+  for (const KvPageLayout& layout : layouts) MASU_CHECK_EQ(layout.block_size, block_size);
   MASU_ASSIGN_OR_RETURN(PagePool pool, PagePool::Create(arena, std::move(layouts)));
   MASU_ASSIGN_OR_RETURN(std::unique_ptr<KvArena> memory,
                         ops.CreateKvArena(arena, pool.num_page_ids()));
-  return std::unique_ptr<KvCache>(
-      new KvCache(ops, std::move(memory), std::move(pool), arena.value));
+  std::unique_ptr<KvCache> cache(new KvCache(ops, std::move(memory), std::move(pool), arena.value));
+  if (options.share_prefixes) {
+    cache->tree_.emplace(
+        PrefixTreeOptions{.num_page_ids = static_cast<uint32_t>(cache->pool_.num_page_ids()),
+                          .block_size = block_size,
+                          .hash_bits = options.prefix_hash_bits});
+  }
+  return cache;
 }
 
 uint64_t KvCache::PagesFor(LayoutId layout, uint64_t tokens) const {
@@ -29,41 +38,65 @@ uint64_t KvCache::PagesFor(LayoutId layout, uint64_t tokens) const {
   return (tokens + block_size - 1) / block_size;
 }
 
+PageExpectation KvCache::Allocate(const BlockTable& table, uint32_t first_position) {
+  for (;;) {
+    const auto page = pool_.Allocate(table.layout, table.scope, first_position);
+    if (page) return *page;
+    // FreePages counted idle pages, so there is one: the page that nobody has used for longest.
+    MASU_CHECK(tree_.has_value());
+    const std::optional<PageId> oldest = tree_->Oldest();
+    MASU_CHECK(oldest.has_value());
+    RemoveFromTree(*oldest);
+    ++dropped_pages_;
+  }
+}
+
 bool KvCache::Reserve(BlockTable& table, uint32_t tokens) {
   const size_t before = table.pages.size();
   const uint64_t wanted = PagesFor(table.layout, tokens);
   const uint32_t block_size = pool_.layout(table.layout).block_size;
+  if (wanted <= before) return true;
+  if (wanted - before > pool_.FreePages(table.layout)) return false;
   while (table.pages.size() < wanted) {
-    const auto position = static_cast<uint32_t>(table.pages.size() * block_size);
-    const std::optional<PageExpectation> page = pool_.Allocate(table.layout, table.scope, position);
-    if (!page) {
-      for (size_t i = before; i < table.pages.size(); ++i)
-        pool_.Release(PageId(table.pages[i].page));
-      table.pages.resize(before);
-      table.offsets.resize(before);
-      return false;
-    }
-    table.pages.push_back(*page);
-    table.offsets.push_back(pool_.Offset(PageId(page->page)));
+    table.pages.push_back(Allocate(table, static_cast<uint32_t>(table.pages.size()) * block_size));
+    table.offsets.push_back(pool_.Offset(PageId(table.pages.back().page)));
   }
-  // Headers reach the backend only when the whole reservation holds.
-  if (table.pages.size() > before) {
-    ops_.WritePageHeaders(*arena_, std::span(table.pages).subspan(before));
-  }
+  ops_.WritePageHeaders(*arena_, std::span(table.pages).subspan(before));
   return true;
 }
 
+// A freed page's header is void, so that a stale block table is caught even before the page has a
+// new owner.
 void KvCache::Free(const BlockTable& table, size_t begin, size_t end) {
   std::vector<PageExpectation> freed;
-  const uint64_t page_bytes = pool_.layout(table.layout).page_bytes;
-  for (size_t i = begin; i < end; ++i) {
-    if (!pool_.Release(PageId(table.pages[i].page))) continue;
-    freed.push_back({table.pages[i].page, PageHeader{}});
-    if (kPoisonFreedPages) ops_.PoisonPage(*arena_, table.offsets[i], page_bytes);
+  // From the last to the first, so that a cached page is older than the one before it.
+  for (size_t i = end; i > begin; --i) {
+    const PageId page(table.pages[i - 1].page);
+    if (pool_.Release(page)) {
+      freed.push_back({page.value(), PageHeader{}});
+      if (kPoisonFreedPages) Poison(table.offsets[i - 1], table.layout);
+    } else if (tree_ && tree_->Contains(page) && pool_.references(page) == 0) {
+      tree_->MarkIdle(page);
+    }
   }
-  // A freed page's header is void, so that a stale block table is caught even before the page has a
-  // new owner.
   if (!freed.empty()) ops_.WritePageHeaders(*arena_, freed);
+}
+
+// Whoever holds one of the pages keeps it; it is free after that.
+void KvCache::RemoveFromTree(PageId page) {
+  std::vector<PageExpectation> freed;
+  for (const PageId removed : tree_->Remove(page)) {
+    const uint64_t offset = pool_.Offset(removed);
+    const LayoutId layout(pool_.header(removed).layout);
+    if (!pool_.Unkeep(removed)) continue;
+    freed.push_back({removed.value(), PageHeader{}});
+    if (kPoisonFreedPages) Poison(offset, layout);
+  }
+  if (!freed.empty()) ops_.WritePageHeaders(*arena_, freed);
+}
+
+void KvCache::Poison(uint64_t offset, LayoutId layout) {
+  ops_.PoisonPage(*arena_, offset, pool_.layout(layout).page_bytes);
 }
 
 void KvCache::ReturnBefore(BlockTable& table, uint32_t position) {
@@ -79,6 +112,80 @@ void KvCache::Release(BlockTable& table) {
   table.pages.clear();
   table.offsets.clear();
   table.returned = 0;
+  table.published = 0;
+}
+
+// The pages of the tree that hold the leading tokens, in order, as `visit` gets them.
+template <typename Visit>
+void KvCache::WalkPrefix(const BlockTable& table, std::span<const TokenId> tokens,
+                         const Visit& visit) const {
+  if (!tree_ || !table.sharing) return;
+  const size_t block_size = tree_->block_size();
+  std::optional<PageId> parent;
+  for (size_t begin = 0; begin + block_size <= tokens.size(); begin += block_size) {
+    parent = tree_->Find(*table.sharing, parent, tokens.subspan(begin, block_size));
+    if (!parent) return;
+    visit(*parent);
+  }
+}
+
+KvCache::PrefixMatch KvCache::MatchPrefix(const BlockTable& table,
+                                          std::span<const TokenId> tokens) const {
+  PrefixMatch match;
+  WalkPrefix(table, tokens, [&](PageId page) {
+    match.tokens += tree_->block_size();
+    if (pool_.references(page) > 0) ++match.pages_in_use;
+  });
+  return match;
+}
+
+void KvCache::Use(PageId page) {
+  if (pool_.references(page) == 0) tree_->MarkUsed(page);
+  pool_.AddReference(page);
+}
+
+uint32_t KvCache::TakePrefix(BlockTable& table, std::span<const TokenId> tokens) {
+  MASU_CHECK(table.pages.empty());
+  WalkPrefix(table, tokens, [&](PageId page) {
+    Use(page);
+    // What the books say of the page; whether memory agrees is checked before it is read.
+    table.pages.push_back({page.value(), pool_.header(page)});
+    table.offsets.push_back(pool_.Offset(page));
+  });
+  table.published = table.pages.size();
+  return static_cast<uint32_t>(table.pages.size()) * pool_.layout(table.layout).block_size;
+}
+
+void KvCache::PublishPrefix(BlockTable& table, std::span<const TokenId> computed) {
+  if (!tree_ || !table.sharing) return;
+  const size_t block_size = tree_->block_size();
+  for (; (table.published + 1) * block_size <= computed.size(); ++table.published) {
+    const size_t i = table.published;
+    const PageId page(table.pages[i].page);
+    std::optional<PageId> parent;
+    if (i > 0) parent = PageId(table.pages[i - 1].page);
+    // Pages in doubt left the tree, and what follows them stays outside.
+    if ((parent && !tree_->Contains(*parent)) || pool_.quarantined(page)) return;
+    const std::span<const TokenId> tokens = computed.subspan(i * block_size, block_size);
+    const std::optional<PageId> same = tree_->Find(*table.sharing, parent, tokens);
+    if (!same) {
+      pool_.Keep(page);
+      tree_->Insert(
+          table.sharing,
+          {.page = page, .tag = pool_.header(page).tag, .parent = parent, .tokens = tokens});
+      continue;
+    }
+    Use(*same);
+    Free(table, i, i + 1);
+    table.pages[i] = {same->value(), pool_.header(*same)};
+    table.offsets[i] = pool_.Offset(*same);
+  }
+}
+
+void KvCache::DropPrefix(const BlockTable& table) {
+  if (!tree_ || table.published == 0) return;
+  const PageId first(table.pages.front().page);
+  if (tree_->Contains(first)) RemoveFromTree(first);
 }
 
 std::vector<uint32_t> KvCache::CheckHeaders(std::span<const Check> checks) {
@@ -99,7 +206,9 @@ std::vector<uint32_t> KvCache::CheckHeaders(std::span<const Check> checks) {
   mismatches_ += mismatched.size();
   std::vector<uint32_t> tables;
   for (const uint32_t entry : mismatched) {
-    pool_.Quarantine(PageId(expected_[entry].page));
+    const PageId page(expected_[entry].page);
+    if (tree_ && tree_->Contains(page)) RemoveFromTree(page);
+    pool_.Quarantine(page);
     if (tables.empty() || tables.back() != owners_[entry]) tables.push_back(owners_[entry]);
   }
   return tables;

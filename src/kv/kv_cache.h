@@ -1,13 +1,15 @@
-// The KV cache: page bookkeeping (PagePool) together with the backend's arena and headers. Owned
-// and used by the engine's thread only.
+// The KV cache: page bookkeeping (PagePool), the pages that can be read again (PrefixTree), and the
+// backend's arena and headers. Owned and used by the engine's thread only.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "kv/page_pool.h"
+#include "kv/prefix_tree.h"
 #include "ops/ops.h"
 
 namespace masu {
@@ -20,21 +22,49 @@ struct BlockTable {
   std::vector<PageExpectation> pages = {};
   std::vector<uint64_t> offsets = {};  // of the same pages, for kernels
   size_t returned = 0;  // leading pages that left a sliding window and were given back
+  std::shared_ptr<const CacheScope> sharing = {};  // null: its pages are its own
+  size_t published = 0;  // leading pages that are, or were, pages of the prefix tree
 
   uint64_t held() const { return pages.size() - returned; }
+};
+
+struct KvCacheOptions {
+  bool share_prefixes = false;
+  uint32_t prefix_hash_bits = 64;  // fewer in tests: collisions must not matter
 };
 
 class KvCache {
  public:
   static Result<std::unique_ptr<KvCache>> Create(Ops& ops, Bytes arena,
-                                                 std::vector<KvPageLayout> layouts);
+                                                 std::vector<KvPageLayout> layouts,
+                                                 const KvCacheOptions& options = {});
 
-  // Extends the table to hold `tokens`. All or nothing; false if pages are lacking.
+  // Extends the table to hold `tokens`, in place of cached pages that nobody uses if need be. All
+  // or nothing; false if pages are lacking.
   bool Reserve(BlockTable& table, uint32_t tokens);
   // Gives back pages whose tokens all lie before `position`; their entries stay as placeholders.
   void ReturnBefore(BlockTable& table, uint32_t position);
   // Gives all pages back; the table is empty then.
   void Release(BlockTable& table);
+
+  // Prefix sharing. Without share_prefixes, and for tables without `sharing`, these find and do
+  // nothing. `tokens` begin at the table's first position; only whole pages count.
+  //
+  // What of `tokens` can be read instead of computed, and how many of the pages others hold now:
+  // taking those costs no free page.
+  struct PrefixMatch {
+    uint32_t tokens = 0;
+    uint64_t pages_in_use = 0;
+  };
+  PrefixMatch MatchPrefix(const BlockTable& table, std::span<const TokenId> tokens) const;
+  // Puts those pages into a table that is empty. Returns the number of tokens they hold.
+  uint32_t TakePrefix(BlockTable& table, std::span<const TokenId> tokens);
+  // `computed` are all tokens whose K and V are complete in the table's pages: full pages can be
+  // found from now on. Where such a page is cached already the table takes that one and gives its
+  // own back: their bits are the same (design.md, promise 3).
+  void PublishPrefix(BlockTable& table, std::span<const TokenId> computed);
+  // The contents of the table's pages are in doubt: nobody finds them, or what follows them, again.
+  void DropPrefix(const BlockTable& table);
 
   // Compares the headers of the first ceil(tokens / block_size) pages of each table with what it
   // expects. Returns the indices of the tables with a mismatch; their bad pages are quarantined.
@@ -47,21 +77,33 @@ class KvCache {
   uint64_t PagesFor(LayoutId layout, uint64_t tokens) const;
   KvArena& arena() { return *arena_; }
   const PagePool& pool() const { return pool_; }
+  const PrefixTree* prefix_tree() const { return tree_ ? &*tree_ : nullptr; }
+  uint64_t idle_pages() const { return tree_ ? tree_->idle() : 0; }  // cached, and nobody's now
+  uint64_t dropped_pages() const { return dropped_pages_; }  // cached ones that made room, in total
   uint64_t arena_bytes() const { return arena_bytes_; }
   uint64_t checks() const { return checks_; }
   uint64_t mismatches() const { return mismatches_; }
 
  private:
-  void Free(const BlockTable& table, size_t begin, size_t end);
   KvCache(Ops& ops, std::unique_ptr<KvArena> arena, PagePool pool, uint64_t bytes)
       : ops_(ops), arena_(std::move(arena)), pool_(std::move(pool)), arena_bytes_(bytes) {}
+  PageExpectation Allocate(const BlockTable& table, uint32_t first_position);
+  void Free(const BlockTable& table, size_t begin, size_t end);
+  void Use(PageId page);  // one reference more to a cached page
+  template <typename Visit>
+  void WalkPrefix(const BlockTable& table, std::span<const TokenId> tokens,
+                  const Visit& visit) const;
+  void RemoveFromTree(PageId page);
+  void Poison(uint64_t offset, LayoutId layout);
 
   Ops& ops_;
   std::unique_ptr<KvArena> arena_;
   PagePool pool_;
+  std::optional<PrefixTree> tree_;
   uint64_t arena_bytes_;
   uint64_t checks_ = 0;
   uint64_t mismatches_ = 0;
+  uint64_t dropped_pages_ = 0;
   std::vector<PageExpectation> expected_;  // scratch of CheckHeaders
   std::vector<uint32_t> owners_;
 };

@@ -147,7 +147,7 @@ TEST(KvCache, InvariantsHoldUnderRandomScheduling) {
       bytes += table->pages.size() * layouts[table->layout.value()].page_bytes;
     }
     ASSERT_EQ(cache->pool().used_bytes(), bytes);
-    const std::vector<std::string> violations = CheckKvInvariants(cache->pool(), live);
+    const std::vector<std::string> violations = CheckKvInvariants(*cache, live);
     ASSERT_TRUE(violations.empty()) << violations[0];
   }
   EXPECT_GT(failures, 100u);  // the pool really ran out
@@ -162,7 +162,7 @@ TEST(KvInvariants, SeeEveryPlantedFault) {
   ASSERT_TRUE(cache->Reserve(a, 48) && cache->Reserve(b, 48));
   const auto violations = [&](const BlockTable& first) {
     const BlockTable* tables[] = {&first, &b};
-    return CheckKvInvariants(cache->pool(), tables);
+    return CheckKvInvariants(*cache, tables);
   };
   EXPECT_TRUE(violations(a).empty());
   BlockTable bad = a;

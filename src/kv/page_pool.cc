@@ -16,7 +16,7 @@ Result<PagePool> PagePool::Create(Bytes arena, std::vector<KvPageLayout> layouts
   pool.pages_.resize(size_t{pool.geometry_.num_slabs} * pool.geometry_.ids_per_slab);
   pool.slabs_.resize(pool.geometry_.num_slabs);
   pool.open_.resize(pool.layouts_.size());
-  pool.free_pages_.resize(pool.layouts_.size());
+  pool.available_.resize(pool.layouts_.size());
   for (uint32_t i = pool.geometry_.num_slabs; i > 0; --i) pool.stock_.emplace_back(i - 1);
   return pool;
 }
@@ -43,9 +43,31 @@ bool PagePool::TakeSlab(LayoutId layout) {
   slab.layout = layout;
   const uint32_t count = geometry_.pages_per_slab[layout.value()];
   for (uint32_t i = count; i > 0; --i) slab.free.push_back(i - 1);
-  free_pages_[layout.value()] += count;
+  ++idle_slabs_;
   Open(id);
   return true;
+}
+
+void PagePool::BecomeLive(SlabId id) {
+  Slab& slab = slabs_[id.value()];
+  const uint32_t layout = slab.layout->value();
+  if (slab.live++ > 0) {
+    --available_[layout];
+    return;
+  }
+  --idle_slabs_;
+  available_[layout] += geometry_.pages_per_slab[layout] - 1;
+}
+
+void PagePool::CeaseLive(SlabId id) {
+  Slab& slab = slabs_[id.value()];
+  const uint32_t layout = slab.layout->value();
+  if (--slab.live > 0) {
+    ++available_[layout];
+    return;
+  }
+  ++idle_slabs_;
+  available_[layout] -= geometry_.pages_per_slab[layout] - 1;
 }
 
 std::optional<PageExpectation> PagePool::Allocate(LayoutId layout, uint64_t scope,
@@ -56,7 +78,7 @@ std::optional<PageExpectation> PagePool::Allocate(LayoutId layout, uint64_t scop
   const uint32_t index = slab.free.back();
   slab.free.pop_back();
   if (slab.free.empty()) Close(slab_id);
-  --free_pages_[layout.value()];
+  BecomeLive(slab_id);
   ++used_pages_;
   used_bytes_ += layouts_[layout.value()].page_bytes;
   const PageId id(slab_id.value() * geometry_.ids_per_slab + index);
@@ -69,19 +91,41 @@ std::optional<PageExpectation> PagePool::Allocate(LayoutId layout, uint64_t scop
   return PageExpectation{id.value(), page.header};
 }
 
-void PagePool::AddReference(PageId page) {
-  MASU_CHECK_GT(pages_[page.value()].references, 0u);
-  ++pages_[page.value()].references;
+void PagePool::AddReference(PageId id) {
+  Page& page = pages_[id.value()];
+  MASU_CHECK(page.references > 0 || page.cached);
+  if (page.references++ > 0) return;
+  BecomeLive(SlabOf(id));
+  ++used_pages_;
+  used_bytes_ += layouts_[slabs_[SlabOf(id).value()].layout->value()].page_bytes;
 }
 
 bool PagePool::Release(PageId id) {
   Page& page = pages_[id.value()];
   MASU_CHECK_GT(page.references, 0u);
   if (--page.references > 0) return false;
-  page.header = {};
   --used_pages_;
   used_bytes_ -= layouts_[slabs_[SlabOf(id).value()].layout->value()].page_bytes;
+  if (!page.quarantined) CeaseLive(SlabOf(id));
+  if (page.cached) return false;
+  page.header = {};
   if (!page.quarantined) ReturnPage(id);
+  return true;
+}
+
+void PagePool::Keep(PageId id) {
+  Page& page = pages_[id.value()];
+  MASU_CHECK(page.references > 0 && !page.cached && !page.quarantined);
+  page.cached = true;
+}
+
+bool PagePool::Unkeep(PageId id) {
+  Page& page = pages_[id.value()];
+  MASU_CHECK(page.cached && !page.quarantined);
+  page.cached = false;
+  if (page.references > 0) return false;
+  page.header = {};
+  ReturnPage(id);
   return true;
 }
 
@@ -90,11 +134,10 @@ void PagePool::ReturnPage(PageId id) {
   Slab& slab = slabs_[slab_id.value()];
   const uint32_t layout = slab.layout->value();
   slab.free.push_back(IndexOf(id));
-  ++free_pages_[layout];
   if (slab.free.size() == 1) Open(slab_id);
   if (slab.free.size() < geometry_.pages_per_slab[layout]) return;
   Close(slab_id);
-  free_pages_[layout] -= slab.free.size();
+  --idle_slabs_;
   slab.free.clear();
   slab.layout.reset();
   stock_.push_back(slab_id);
@@ -105,6 +148,7 @@ void PagePool::Quarantine(PageId id) {
   // distrust.
   if (id.value() >= pages_.size() || pages_[id.value()].references == 0) return;
   Page& page = pages_[id.value()];
+  MASU_CHECK(!page.cached);  // whoever found it must not find it again
   if (!page.quarantined) ++quarantined_pages_;
   page.quarantined = true;
 }
@@ -117,7 +161,8 @@ uint64_t PagePool::Offset(PageId page) const {
 }
 
 uint64_t PagePool::FreePages(LayoutId layout) const {
-  return free_pages_[layout.value()] + stock_.size() * geometry_.pages_per_slab[layout.value()];
+  return available_[layout.value()] +
+         (stock_.size() + idle_slabs_) * geometry_.pages_per_slab[layout.value()];
 }
 
 uint64_t PagePool::TotalPages(LayoutId layout) const {
@@ -125,18 +170,21 @@ uint64_t PagePool::TotalPages(LayoutId layout) const {
 }
 
 PageBudget PagePool::Budget() const {
-  return PageBudget(free_pages_, stock_.size(), geometry_.pages_per_slab);
+  return PageBudget(available_, stock_.size() + idle_slabs_, geometry_.pages_per_slab);
 }
 
 PoolSnapshot PagePool::Snapshot() const {
   PoolSnapshot snapshot{.geometry = geometry_,
                         .pages = {},
                         .slabs = {},
+                        .free_pages = {},
                         .used_bytes = used_bytes_,
                         .last_tag = last_tag_};
   for (const Page& page : pages_)
-    snapshot.pages.push_back({page.references, page.quarantined, page.header});
+    snapshot.pages.push_back({page.references, page.cached, page.quarantined, page.header});
   for (const Slab& slab : slabs_) snapshot.slabs.push_back({slab.layout, slab.free});
+  for (uint32_t i = 0; i < layouts_.size(); ++i)
+    snapshot.free_pages.push_back(FreePages(LayoutId(i)));
   return snapshot;
 }
 

@@ -2,9 +2,10 @@
 // No pointers and no backend: what happened is returned and the caller (KvCache) tells the backend.
 // Not thread-safe.
 //
-// A slab is free or belongs to one layout; its pages are free, in use (references > 0) or
-// quarantined. A slab whose pages are all free returns to the common stock. Invariants:
-// kv/README.md, checked by kv/invariants.h.
+// A slab is free or belongs to one layout; its pages are free, in use (references > 0), cached
+// (kept for whoever has the same prefix; in use as well, or idle) or quarantined. A slab whose
+// pages are all free returns to the common stock. Idle cached pages count as free: KvCache drops
+// them when it runs out of others. Invariants: kv/README.md, checked by kv/invariants.h.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,7 @@ namespace masu {
 struct PoolSnapshot {
   struct Page {
     uint32_t references = 0;
+    bool cached = false;
     bool quarantined = false;
     PageHeader header;
   };
@@ -35,6 +37,7 @@ struct PoolSnapshot {
   SlabGeometry geometry;
   std::vector<Page> pages;  // by PageId
   std::vector<Slab> slabs;
+  std::vector<uint64_t> free_pages;  // FreePages by layout
   uint64_t used_bytes = 0;
   uint64_t last_tag = 0;
 };
@@ -45,11 +48,17 @@ class PagePool {
   static Result<PagePool> Create(Bytes arena, std::vector<KvPageLayout> layouts);
 
   // A page with one reference and a header with a tag that was never used before; nullopt if none
-  // is free.
+  // is free. Cached pages are not touched.
   std::optional<PageExpectation> Allocate(LayoutId layout, uint64_t scope, uint32_t first_position);
+  // The page is in use, or cached.
   void AddReference(PageId page);
-  // True if this was the last reference: the page is free now and its header void.
+  // True if this was the last reference and nothing keeps the page: it is free now and its header
+  // void. A cached page stays as it is.
   bool Release(PageId page);
+  // The page is in use; it stays when its last reference goes.
+  void Keep(PageId page);
+  // Ends that. True if nobody uses the page: it is free now and its header void.
+  bool Unkeep(PageId page);
   // Takes a page out of circulation: its current references stay until released, then it is not
   // handed out again.
   void Quarantine(PageId page);
@@ -58,11 +67,15 @@ class PagePool {
   const KvPageLayout& layout(LayoutId id) const { return layouts_[id.value()]; }
   size_t num_layouts() const { return layouts_.size(); }
   size_t num_page_ids() const { return pages_.size(); }
-  // How many more pages of a layout could be allocated now, and how many the whole arena holds.
+  const PageHeader& header(PageId page) const { return pages_[page.value()].header; }
+  bool quarantined(PageId page) const { return pages_[page.value()].quarantined; }
+  uint32_t references(PageId page) const { return pages_[page.value()].references; }
+  // How many more pages of a layout could be allocated now, if need be in place of cached ones, and
+  // how many the whole arena holds.
   uint64_t FreePages(LayoutId layout) const;
   uint64_t TotalPages(LayoutId layout) const;
   PageBudget Budget() const;
-  uint64_t used_pages() const { return used_pages_; }
+  uint64_t used_pages() const { return used_pages_; }  // with references, as used_bytes
   uint64_t used_bytes() const { return used_bytes_; }
   uint64_t quarantined_pages() const { return quarantined_pages_; }
 
@@ -71,12 +84,14 @@ class PagePool {
  private:
   struct Page {
     uint32_t references = 0;
+    bool cached = false;
     bool quarantined = false;
     PageHeader header;
   };
   struct Slab {
     std::optional<LayoutId> layout;
     std::vector<uint32_t> free;
+    uint32_t live = 0;    // pages in use or quarantined: what cannot be had
     size_t position = 0;  // in open_[layout], if it has free pages
   };
 
@@ -86,6 +101,9 @@ class PagePool {
   void Close(SlabId slab);  // has none left, or returned to the stock
   bool TakeSlab(LayoutId layout);
   void ReturnPage(PageId page);
+  // A page becomes live, or ceases to be: what could be had changes.
+  void BecomeLive(SlabId slab);
+  void CeaseLive(SlabId slab);
 
   std::vector<KvPageLayout> layouts_;
   SlabGeometry geometry_;
@@ -93,7 +111,8 @@ class PagePool {
   std::vector<Slab> slabs_;
   std::vector<SlabId> stock_;              // slabs without a layout
   std::vector<std::vector<SlabId>> open_;  // per layout: slabs with free pages
-  std::vector<uint64_t> free_pages_;       // per layout, in its slabs
+  std::vector<uint64_t> available_;  // per layout: free or idle, in its slabs that have live pages
+  uint64_t idle_slabs_ = 0;          // that have a layout and no live page
   uint64_t used_pages_ = 0;
   uint64_t used_bytes_ = 0;
   uint64_t quarantined_pages_ = 0;

@@ -23,19 +23,19 @@ ApiKeys::ApiKeys(const std::vector<std::string>& keys) {
   }
 }
 
-bool ApiKeys::Accepts(std::string_view authorization) const {
-  if (!needed()) return true;
+std::optional<std::string> ApiKeys::OwnerOf(std::string_view authorization) const {
   constexpr std::string_view kScheme = "bearer ";
-  if (authorization.size() < kScheme.size()) return false;
-  const bool bearer = std::equal(kScheme.begin(), kScheme.end(), authorization.begin(),
+  const bool bearer = authorization.size() >= kScheme.size() &&
+                      std::equal(kScheme.begin(), kScheme.end(), authorization.begin(),
                                  [](char a, unsigned char b) { return a == std::tolower(b); });
-  if (!bearer) return false;
+  if (!bearer) return needed() ? std::nullopt : std::optional(std::string());
   const Digest given = DigestOf(authorization.substr(kScheme.size()));
   int matches = 0;
   for (const Digest& digest : digests_) {
     matches += CRYPTO_memcmp(digest.data(), given.data(), digest.size()) == 0;
   }
-  return matches > 0;
+  if (needed() && matches == 0) return std::nullopt;
+  return std::string(given.begin(), given.end());
 }
 
 }  // namespace masu

@@ -24,7 +24,8 @@ CompletionSession::CompletionSession(SessionSpec spec, SessionDeps deps)
     : spec_(std::move(spec)),
       deps_(std::move(deps)),
       drops_output_(spec_.request.max_tokens == 0u),
-      prompt_logprobs_(spec_.prompts.size()) {
+      prompt_logprobs_(spec_.prompts.size()),
+      cached_tokens_(spec_.prompts.size()) {
   const GenerationRequest& request = spec_.request;
   const ChoiceTextOptions options{.stop = request.stop,
                                   .include_stop = request.include_stop,
@@ -83,6 +84,8 @@ Request CompletionSession::MakeRequest(size_t prompt) {
         std::max(request.sampling.prompt_logprobs.value_or(0), *request.sampling.logprobs);
   }
   request.priority = spec_.request.priority;
+  request.cache_owner = spec_.owner;
+  request.cache_salt = spec_.request.cache_salt;
   request.sink = std::make_shared<PromptSink>(shared_from_this(), prompt);
   return request;
 }
@@ -159,6 +162,10 @@ void CompletionSession::Handle(News news) {
   if (!news.update.prompt_logprobs.empty() && prompt_logprobs_[news.prompt].empty()) {
     prompt_logprobs_[news.prompt] = std::move(news.update.prompt_logprobs);
   }
+  if (choice.text.num_tokens() == 0 && !news.update.tokens.empty()) {
+    std::optional<uint32_t>& cached = cached_tokens_[news.prompt];
+    cached = std::min(cached.value_or(UINT32_MAX), news.update.cached_tokens);
+  }
   const uint32_t number = news.update.choice;
   ChoiceDelta delta = choice.text.Push(std::move(news.update));
   if (delta.stopped_by_string) deps_.model->engine->StopChoice(news.id, number);
@@ -224,8 +231,17 @@ uint32_t CompletionSession::CountedTokens(const ChoiceText& text) const {
 Usage CompletionSession::TotalUsage() const {
   Usage usage;
   for (const BuiltPrompt& prompt : spec_.prompts) usage.prompt_tokens += prompt.tokens.size();
+  for (const std::optional<uint32_t>& cached : cached_tokens_)
+    usage.cached_tokens += cached.value_or(0);
   for (const Choice& choice : choices_) usage.completion_tokens += CountedTokens(choice.text);
   return usage;
+}
+
+Usage CompletionSession::UsageOf(size_t index, uint32_t completion_tokens) const {
+  const size_t prompt = PromptOf(index);
+  return {.prompt_tokens = spec_.prompts[prompt].tokens.size(),
+          .completion_tokens = completion_tokens,
+          .cached_tokens = cached_tokens_[prompt].value_or(0)};
 }
 
 Json CompletionSession::StopReason(const ChoiceText& text) const {

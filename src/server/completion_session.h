@@ -32,6 +32,7 @@ struct SessionSpec {
   GenerationRequest request;
   std::vector<BuiltPrompt> prompts;
   ResponseHead head;
+  std::string owner;  // whose cached prefixes it may read
 };
 
 // What a session works with; shared by all sessions of a server. `workers` outlives the I/O loop.
@@ -106,6 +107,7 @@ class CompletionSession : public std::enable_shared_from_this<CompletionSession>
   Json TokenIds(const std::vector<TokenOutput>& tokens) const;
   Json StopReason(const ChoiceText& text) const;
   Usage TotalUsage() const;
+  Usage UsageOf(size_t index, uint32_t completion_tokens) const;  // of one choice so far
   uint32_t CountedTokens(const ChoiceText& text) const;
 
   const SessionSpec spec_;
@@ -122,6 +124,8 @@ class CompletionSession : public std::enable_shared_from_this<CompletionSession>
   // I/O thread only, once Start has returned.
   std::vector<Choice> choices_;                            // [prompts * n]
   std::vector<std::vector<TokenOutput>> prompt_logprobs_;  // [prompts]
+  // [prompts] tokens that no choice had to compute; none before a choice has begun.
+  std::vector<std::optional<uint32_t>> cached_tokens_;
   size_t num_finished_ = 0;
   bool streaming_ = false;
   bool done_ = false;

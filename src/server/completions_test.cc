@@ -42,10 +42,63 @@ TEST(Completions, Answer) {
   EXPECT_EQ(answer["choices"][0]["text"], "Hi there");
   EXPECT_EQ(answer["choices"][0]["finish_reason"], "stop");
   EXPECT_TRUE(answer["choices"][0]["stop_reason"].is_null());
-  EXPECT_EQ(answer["usage"],
-            (json{{"prompt_tokens", 4}, {"completion_tokens", 9}, {"total_tokens", 13}}));
+  EXPECT_EQ(answer["usage"], (json{{"prompt_tokens", 4},
+                                   {"completion_tokens", 9},
+                                   {"total_tokens", 13},
+                                   {"prompt_tokens_details", {{"cached_tokens", 0}}}}));
   EXPECT_EQ(answer["masu"]["kv_cache_dtype"], "fp8_e4m3");
   EXPECT_EQ(answer["masu"]["kv_scale"], "dynamic");
+}
+
+// What no choice of a prompt had to compute, over all prompts; once, with the first token.
+TEST(Completions, CachedTokens) {
+  const auto engine = Says("Hi there");
+  engine->cached_tokens = [](const Request& request, uint32_t choice) {
+    return static_cast<uint32_t>(request.prompt.size()) - 1 - choice;
+  };
+  const RunningServer running(engine);
+  const json body = {{"prompt", {"abcdef", "xyz"}}, {"n", 2}, {"max_tokens", 5}};
+  const json usage = running.Post(kCompletions, body).json()["usage"];
+  EXPECT_EQ(usage["prompt_tokens"], 7 + 4);
+  EXPECT_EQ(usage["prompt_tokens_details"], (json{{"cached_tokens", 5 + 2}}));
+  json streaming = body;
+  streaming["stream"] = true;
+  streaming["stream_options"] = {{"include_usage", true}};
+  const auto events = ParseEvents(running.Post(kCompletions, streaming).body);
+  ASSERT_TRUE(events);
+  EXPECT_EQ(events->back()["usage"], usage);
+}
+
+// B207: the salt and whose key it is reach the engine, and nothing else does.
+TEST(Completions, ScopeOfTheCache) {
+  const auto engine = Says("x");
+  ServerConfig config;
+  config.api_keys = {"one", "two"};
+  const RunningServer running(engine, config);
+  const auto post = [&](std::string_view key, json more) {
+    json body = {{"prompt", "abc"}, {"max_tokens", 1}};
+    body.update(more);
+    return Call(running.port(), "POST", kCompletions, body.dump(),
+                "Authorization: Bearer " + std::string(key) + "\r\n");
+  };
+  EXPECT_EQ(post("one", json::object()).status, 200);
+  const Request first = engine->last_request();
+  const ClientResponse salted = post("one", {{"cache_salt", "pepper"}});
+  EXPECT_EQ(salted.status, 200);
+  EXPECT_EQ(salted.body.find("pepper"), std::string::npos);
+  const Request second = engine->last_request();
+  EXPECT_EQ(post("two", json::object()).status, 200);
+  const Request third = engine->last_request();
+  EXPECT_EQ(first.cache_owner, second.cache_owner);
+  EXPECT_NE(first.cache_owner, third.cache_owner);
+  EXPECT_EQ(first.cache_salt, "");
+  EXPECT_EQ(second.cache_salt, "pepper");
+  for (const json& bad : {json(""), json(5), json({{"a", "b"}}), json(true)}) {
+    const ClientResponse refused = post("one", {{"cache_salt", bad}});
+    EXPECT_EQ(refused.status, 400) << bad;
+    EXPECT_EQ(refused.json()["error"]["param"], "cache_salt");
+  }
+  EXPECT_EQ(post("one", {{"cache_salt", nullptr}}).status, 200);
 }
 
 TEST(Completions, ManyPromptsAndChoices) {

@@ -13,6 +13,7 @@ struct EndpointCall {
   HttpRequest request;
   std::shared_ptr<HttpExchange> exchange;
   std::shared_ptr<ServerState> state;
+  std::string owner = {};  // whose key it came with (auth.h); empty on open routes
 };
 
 // endpoints_info.cc: answered at once.

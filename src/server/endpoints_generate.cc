@@ -47,6 +47,7 @@ Result<SessionSpec> Prepare(Job& job) {
   MASU_TRY(CheckModelName(state, spec.request.model));
   MASU_ASSIGN_OR_RETURN(spec.prompts, BuildPrompts(*job.model, spec.request));
   spec.head = HeadOf(job, spec.request);
+  spec.owner = job.call.owner;
   return spec;
 }
 

@@ -27,15 +27,18 @@ TEST(HttpMessage, Chunks) {
   EXPECT_EQ(ChunkOf(""), "");
 }
 
-TEST(ApiKeys, AcceptsOnlyItsKeys) {
+TEST(ApiKeys, AcceptsOnlyItsKeysAndTellsThemApart) {
   const ApiKeys none({});
-  EXPECT_TRUE(none.Accepts(""));
+  EXPECT_EQ(none.OwnerOf(""), "");
+  EXPECT_NE(none.OwnerOf("Bearer a"), none.OwnerOf("Bearer b"));
   const ApiKeys keys({"one", "two", ""});
-  EXPECT_TRUE(keys.Accepts("Bearer one"));
-  EXPECT_TRUE(keys.Accepts("bearer two"));
+  ASSERT_TRUE(keys.OwnerOf("Bearer one").has_value());
+  EXPECT_EQ(keys.OwnerOf("Bearer one"), keys.OwnerOf("bearer one"));
+  EXPECT_NE(keys.OwnerOf("Bearer one"), keys.OwnerOf("bearer two"));
+  EXPECT_EQ(keys.OwnerOf("Bearer one")->find("one"), std::string::npos);  // the key is not kept
   for (const char* bad :
        {"", "Bearer", "Bearer ", "Bearer on", "Bearer onee", "Basic one", "one"}) {
-    EXPECT_FALSE(keys.Accepts(bad)) << bad;
+    EXPECT_FALSE(keys.OwnerOf(bad).has_value()) << bad;
   }
 }
 

@@ -84,12 +84,18 @@ void MetricsWriter::AddEngine(const EngineStats& stats, const CacheInfo& cache,
                {"cache_dtype", cache.kv_cache_dtype},
                {"kv_scale", cache.kv_scale},
                {"gpu_memory_utilization", fmt::format("{}", config.gpu_memory_utilization)},
-               {"enable_prefix_caching", "False"}}));
-  Counter("prompt_tokens_total", "Prompt tokens computed, once per choice.",
+               {"enable_prefix_caching", cache.prefix_caching ? "True" : "False"}}));
+  Counter("prompt_tokens_total", "Prompt tokens, computed or cached, once per choice.",
           number(stats.prompt_tokens));
+  Counter("prefix_cache_queries_total", "Prompt tokens looked for in the cache, once per choice.",
+          number(stats.prefix_queries));
+  Counter("prefix_cache_hits_total", "Prompt tokens read from the cache instead of computed.",
+          number(stats.prefix_hits));
   Counter("generation_tokens_total", "Tokens sampled.", number(stats.generation_tokens));
-  Counter("num_preemptions_total", "Choices that lost their pages and were recomputed.",
+  Counter("num_preemptions_total", "Choices that lost their pages and began again.",
           number(stats.preemptions));
+  Counter("resumed_tokens_total", "Tokens that preempted choices read from the cache.",
+          number(stats.resumed_tokens), Known::kOursOnly);
   Counter("engine_requests_received_total", "Prompts submitted to the engine.",
           number(stats.requests_received), Known::kOursOnly);
   Counter("engine_requests_finished_total", "Prompts whose choices all ended with stop or length.",
@@ -112,6 +118,10 @@ void MetricsWriter::AddEngine(const EngineStats& stats, const CacheInfo& cache,
           number(stats.nonfinite_logits), Known::kOursOnly);
   Gauge("kv_pages_used", "Pages held by live requests.", number(stats.kv_pages_used),
         Known::kOursOnly);
+  Gauge("kv_pages_cached", "Pages kept for equal prefixes that no live request holds.",
+        number(stats.kv_pages_cached), Known::kOursOnly);
+  Counter("kv_pages_dropped_total", "Cached pages that made room for others.",
+          number(stats.kv_pages_dropped), Known::kOursOnly);
   Gauge("kv_pages", "Pages of the arena.", number(stats.kv_pages_total), Known::kOursOnly);
   Gauge("kv_arena_bytes", "Size of the KV arena.", number(cache.arena.value), Known::kOursOnly);
   Gauge("kv_bytes_per_token", "Cache bytes of one token, all layers.",

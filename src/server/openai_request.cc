@@ -99,6 +99,16 @@ void CheckEncoding(FieldReader& reader, const RequestLimits& limits) {
                           limits.kv_cache_dtype, wanted.substr(0, 64)));
 }
 
+// An empty salt may be a secret that got lost on the way: taken for none, it would share what was
+// meant to be kept apart.
+void ReadCacheSalt(FieldReader& reader, GenerationRequest* request) {
+  reader.Read("cache_salt", &request->cache_salt);
+  if (reader.Find("cache_salt") != nullptr && request->cache_salt.empty()) {
+    reader.Fail("cache_salt",
+                "cache_salt must be a string that is not empty; leave it out for none");
+  }
+}
+
 void CheckLogprobLimit(FieldReader& reader, const RequestLimits& limits, const char* field,
                        const std::optional<uint32_t>& value) {
   if (value && *value > limits.max_logprobs) {
@@ -144,6 +154,7 @@ void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationRequ
   reader.Read("skip_special_tokens", &request->skip_special_tokens);
   reader.Read("add_special_tokens", &request->add_special_tokens);
   reader.Read("priority", &request->priority);
+  ReadCacheSalt(reader, request);
   reader.Read("return_token_ids", &request->return_token_ids);
   reader.Read("return_tokens_as_token_ids", &request->tokens_as_token_ids);
   CheckLogprobLimit(reader, limits, "prompt_logprobs", request->sampling.prompt_logprobs);

@@ -24,6 +24,7 @@ struct ResponseHead {
 struct Usage {
   uint64_t prompt_tokens = 0;
   uint64_t completion_tokens = 0;
+  uint64_t cached_tokens = 0;  // of prompt_tokens: read from the cache, computed for no choice
 };
 Json UsageJson(const Usage& usage);
 

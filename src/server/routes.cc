@@ -90,10 +90,12 @@ void Routes::Dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
       allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
       continue;
     }
-    if (!route.open && !keys_.Accepts(request.Header("Authorization"))) {
-      return exchange->Send(Unauthorized());
+    std::optional<std::string> owner;
+    if (!route.open) {
+      owner = keys_.OwnerOf(request.Header("Authorization"));
+      if (!owner) return exchange->Send(Unauthorized());
     }
-    EndpointCall call{std::move(request), exchange, state_};
+    EndpointCall call{std::move(request), exchange, state_, owner.value_or(std::string())};
     return route.endpoint(call);
   }
   for (const auto& [path, why] : kNotBuilt) {

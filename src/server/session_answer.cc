@@ -17,7 +17,7 @@ void CompletionSession::OpenStream() {
       chunk["prompt_token_ids"] = spec_.prompts[PromptOf(i)].tokens;
     }
     if (spec_.request.continuous_usage) {
-      chunk["usage"] = UsageJson({spec_.prompts[PromptOf(i)].tokens.size(), 0});
+      chunk["usage"] = UsageJson(UsageOf(i, 0));
     }
     SendEvent(chunk);
   }
@@ -90,8 +90,7 @@ void CompletionSession::StreamDelta(size_t index, const ChoiceDelta& delta) {
   Json chunk = ChunkBody(spec_.head, Json::array({ChunkChoice(spec_.head, std::move(part))}));
   if (delta.finish) AddMasuObject(spec_.head, &chunk);
   if (spec_.request.continuous_usage) {
-    chunk["usage"] =
-        UsageJson({spec_.prompts[PromptOf(index)].tokens.size(), CountedTokens(choice.text)});
+    chunk["usage"] = UsageJson(UsageOf(index, CountedTokens(choice.text)));
   }
   SendEvent(chunk);
 }

@@ -17,8 +17,9 @@ def wide_model(tiny):
 
 def held_by_the_same_load(server):
     """kv_cache_usage_perc and pages with eight requests of 640 tokens running; some tokens may be to come."""
-    prompt = [300 + i % 200 for i in range(640)]
-    sockets = [server.raw("/v1/completions", {"prompt": prompt, "max_tokens": 7000, "ignore_eos": True}) for _ in range(8)]
+    # Each begins in its own way: equal ones would share their pages.
+    sockets = [server.raw("/v1/completions", {"prompt": [310 + n] + [300 + i % 200 for i in range(639)], "max_tokens": 7000,
+                                              "ignore_eos": True}) for n in range(8)]
     wait_until(lambda: server.metric("num_requests_running") == 8 and server.metric("kv_pages_used") >= 8 * 41, 60,
                "eight are past their prompts")
     text = server.get("/metrics").body

@@ -45,7 +45,8 @@ def test_help(command, flag):
 @pytest.mark.parametrize("command, options", [
     ("serve", """--host --port --api-key --served-model-name --kv-cache-dtype --kv-scale --kv-cache-memory-bytes
      --gpu-memory-utilization --max-model-len --block-size --max-num-seqs --max-num-batched-tokens --scheduling-policy
-     --max-num-queued-reqs --max-logprobs --seed --activation-dtype --device --swap-space --metrics-prefix"""),
+     --max-num-queued-reqs --max-logprobs --seed --activation-dtype --device --swap-space --metrics-prefix
+     --enable-prefix-caching --no-enable-prefix-caching"""),
     ("generate", "--prompt --max-tokens --temperature --kv-cache-dtype --activation-dtype"),
     ("chat", "--max-tokens --temperature --system"), ("info", "--why --url")])
 def test_help_is_complete(command, options):
@@ -177,7 +178,7 @@ def test_port_in_use(tiny):
 
 VLLM_FLAGS = [["--swap-space", "4"], ["--calculate-kv-scales"], ["--disable-log-requests"], ["--guided-decoding-backend", "x"],
               ["--use-v2-block-manager"], ["--preemption-mode", "recompute"], ["--preemption-mode", "swap"],
-              ["--enable-prefix-caching"], ["--no-enable-prefix-caching"], ["--enable-chunked-prefill"], ["--enforce-eager"],
+              ["--enable-chunked-prefill"], ["--enforce-eager"],
               ["--trust-remote-code"], ["--dtype", "auto"], ["--dtype", "bfloat16"], ["--disable-log-stats"],
               ["--uvicorn-log-level", "info"], ["--disable-uvicorn-access-log"]]
 

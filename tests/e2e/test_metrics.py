@@ -178,7 +178,8 @@ def test_figures_add_up(loop_model, serve):
 
     # 60 answers: 30 end with stop, 30 with length, 20 of them with n=2; long enough to be preempted.
     def answer(i):
-        fields = {"max_tokens": 800, "n": 2 if i % 3 == 0 else 1} | ({"stop": ["delta"], "min_tokens": 700} if i % 2 else {})
+        # Salts: equal answers would share their pages, and nobody would be preempted.
+        fields = {"max_tokens": 800, "n": 2 if i % 3 == 0 else 1, "cache_salt": str(i)} | ({"stop": ["delta"], "min_tokens": 700} if i % 2 else {})
         if i % 4 < 2:
             return server.complete(PROMPT, **fields)["usage"]
         return server.stream_complete(PROMPT, **fields, stream_options={"include_usage": True}).chunks[-1]["usage"]

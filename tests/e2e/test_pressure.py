@@ -143,7 +143,8 @@ def test_priority_preempts(loop_model, serve):
     done = {}
 
     def ask(priority):
-        answer = server.complete("hello", max_tokens=1200, priority=priority)
+        # Salts: equal answers would share their pages.
+        answer = server.complete("hello", max_tokens=1200, priority=priority, cache_salt=f"salt {priority}")
         done[priority] = time.monotonic(), answer["choices"][0]["text"]
     low = threading.Thread(target=ask, args=[9])
     low.start()

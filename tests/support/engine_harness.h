@@ -64,6 +64,7 @@ struct Answer {
   std::optional<FinishReason> finish;
   std::optional<TokenId> stop_token;
   std::string error;
+  uint32_t cached_tokens = 0;  // not compared: an answer must not depend on it
 
   std::vector<TokenId> ids() const {
     std::vector<TokenId> ids;
@@ -150,6 +151,11 @@ class RecordingSink final : public OutputSink {
       if (!answer.prompt_logprobs.empty()) faults_ += "prompt logprobs twice; ";
       if (!answer.tokens.empty()) faults_ += "prompt logprobs after a token; ";
       answer.prompt_logprobs = update.prompt_logprobs;
+    }
+    if (answer.tokens.empty()) {
+      answer.cached_tokens = update.cached_tokens;
+    } else if (update.cached_tokens != 0) {
+      faults_ += "cached tokens after the first token; ";
     }
     answer.tokens.insert(answer.tokens.end(), update.tokens.begin(), update.tokens.end());
     answer.finish = update.finish;

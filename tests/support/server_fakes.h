@@ -125,6 +125,13 @@ class FakeEngine : public Engine {
   std::atomic<int> stopped_choices = 0;
   std::atomic<uint64_t> generated = 0;
 
+  // What a choice says it read from the cache. Set before the first request.
+  std::function<uint32_t(const Request&, uint32_t choice)> cached_tokens;
+
+  Request last_request() const {
+    std::lock_guard lock(mutex_);
+    return last_request_;
+  }
   size_t live() const {
     std::lock_guard lock(mutex_);
     return running_.size();
@@ -139,6 +146,8 @@ class FakeEngine : public Engine {
       return MakeError(ErrorCode::kUnavailable, "the queue is full");
     }
     const RequestId id(++last_id_);
+    last_request_ = request;
+    last_request_.sink.reset();
     Running running{.id = id, .request = std::move(request), .choices = {}};
     for (uint32_t i = 0; i < running.request.sampling.n; ++i) {
       running.choices.push_back({.script = script_(running.request, i)});
@@ -248,6 +257,9 @@ class FakeEngine : public Engine {
         update->prompt_logprobs.push_back(Output(prompt[i], *sampling.prompt_logprobs));
       }
     }
+    if (cached_tokens && choice.count == 0) {
+      update->cached_tokens = cached_tokens(running.request, update->choice);
+    }
     for (int k = 0; k < tokens_per_update && !update->finish; ++k) {
       if (fail_after >= 0 && choice.count >= static_cast<uint32_t>(fail_after)) {
         update->finish = FinishReason::kError;
@@ -287,6 +299,7 @@ class FakeEngine : public Engine {
   std::condition_variable wake_;
   std::list<Running> running_;
   uint64_t last_id_ = 0;
+  Request last_request_;
   EngineStats stats_;
   bool stopping_ = false;
   std::thread thread_;
