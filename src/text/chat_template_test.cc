@@ -149,26 +149,25 @@ TEST(ChatTemplate, RequestsCannotReplaceTheTokens) {
 }
 
 std::string Nested(const std::string& open, const std::string& middle, const std::string& close) {
-  std::string text = middle;
   std::string left;
   std::string right;
   for (int i = 0; i < 100'000; ++i) {
     left += open;
     right += close;
   }
-  return left + text + right;
+  return left + middle + right;
 }
 
 TEST(ChatTemplate, LimitsAreErrorsNotCrashes) {
   const std::string hostile[] = {
       "{% for a in range(99999) %}{% for b in range(99999) %}{{ a }}{% endfor %}{% endfor %}",
       "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
-      "{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s "
-      "%}{% endfor %}",
+      (R"({% set ns = namespace(s='xxxxxxxx') %})"
+       R"({% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %})"),
       "{{ 'x' * 99999999999 }}",
       "{{ [1] * 99999999999 }}",
-      "{% set ns = namespace(l=[]) %}{% for i in range(99999) %}{% set ns.l = [ns.l] %}{% endfor "
-      "%}{{ ns.l }}",
+      (R"({% set ns = namespace(l=[]) %})"
+       R"({% for i in range(99999) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l }})"),
       "{{ '%999999d' % 1 }}",
       "{{ ('x' * 1000000)|replace('', 'y' * 1000000) }}",
       "{{ range(100001) }}",
