@@ -162,11 +162,12 @@ TEST(ChatTemplate, LimitsAreErrorsNotCrashes) {
   const std::string hostile[] = {
       "{% for a in range(99999) %}{% for b in range(99999) %}{{ a }}{% endfor %}{% endfor %}",
       "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
-      "{% set n = namespace(s='x') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
+      (R"({% set ns = namespace(s='xxxxxxxx') %})"
+       R"({% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %})"),
       "{{ 'x' * 99999999999 }}",
       "{{ [1] * 99999999999 }}",
-      "{% set n = namespace(l=0) %}{% for i in range(99999) %}{% set n.l=[n.l] %}{% endfor "
-      "%}{{n.l}}",
+      (R"({% set ns = namespace(l=[]) %})"
+       R"({% for i in range(99999) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l }})"),
       "{{ '%999999d' % 1 }}",
       "{{ ('x' * 1000000)|replace('', 'y' * 1000000) }}",
       "{{ range(100001) }}",
