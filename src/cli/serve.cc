@@ -1,5 +1,7 @@
+#include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "base/log.h"
@@ -52,8 +54,17 @@ int RunServe(const ServeOptions& options) {
   std::fprintf(stderr, "listening on http://%s:%u, loading %s\n", config.http.host.c_str(),
                server.value()->port(), options.model.c_str());
   Loading loading;
-  std::thread loader([&] { Load(options, *server.value(), loading); });
+  std::atomic<bool> loaded = false;
+  std::thread loader([&] {
+    Load(options, *server.value(), loading);
+    loaded = true;
+  });
   const Result<void> result = server.value()->Run();
+  if (result.ok() && !loaded) {
+    // Stopped while loading: nothing has begun that could be lost, and a large model takes minutes.
+    std::fflush(stdout);
+    std::_Exit(0);
+  }
   loader.join();
   loading.loop.reset();
   if (!result.ok()) return PrintError(result.error());
