@@ -306,6 +306,25 @@ def test_sampling_of_generate(directory):
     assert len({generated(directory, "--top-p", 1, "--seed-of-request", seed)[0] for seed in range(4)}) > 1
 
 
+def test_sampling_of_chat(directory):
+    in_config(directory)
+    configure(directory, "generation_config.json", eos_token_id=None, temperature=1.5, max_new_tokens=6)
+    configure(directory, "config.json", eos_token_id=None)
+    configure(directory, "tokenizer_config.json", eos_token="<|end|>")
+
+    def chat(*flags):
+        result = run("chat", directory, *EXACT[:4], *flags, text="Hello\n\n")
+        assert result.returncode == 0, result.stderr
+        return result
+
+    drawn = [chat("--seed-of-request", seed) for seed in range(4)]
+    assert len({result.stdout for result in drawn}) > 1
+    assert all("temperature 1.5" in result.stderr and "(6 tokens" in result.stderr for result in drawn)
+    greedy_ones = {chat(*flags, "--seed-of-request", seed).stdout for seed in range(2)
+                   for flags in (("--temperature", 0), ("--generation-config", "vllm", "--max-tokens", 6))}
+    assert len(greedy_ones) == 1
+
+
 @pytest.mark.parametrize("key, value", [("temperature", -1), ("top_p", 1.5), ("top_k", "many"), ("min_p", 2),
                                         ("repetition_penalty", 0), ("max_new_tokens", 0)])
 def test_bad_sampling_is_named(key, value, directory):
