@@ -19,13 +19,14 @@ Installs what is missing (as root or with sudo), builds, and runs every test. St
   asan       unit tests of the layers that handle memory and foreign bytes, with ASan and UBSan
   tsan       unit tests of the layers that have threads, with TSan
 
-  --all      adds fuzz (a minute for each target), soak (pytest marked soak, gtest *Soak*) and bench
+  --all      adds fuzz (a minute for each target, or MASU_FUZZ_SECONDS), soak (pytest marked soak, gtest *Soak*) and bench
   --only     runs only these steps, and build before those that need it
   --help     prints this
 
 Environment: MASU_TEST_DATA  folder with golden data, default ../shared; tests that need it are
                              skipped and named when it is not there
              MASU_HOME       folder for the model, default ~/.cache/masu
+             MASU_FUZZ_SECONDS  how long each fuzz target runs, default 60
 TEXT
 }
 say() { printf 'masu: %s\n' "$*"; }
@@ -36,7 +37,7 @@ die() {
 
 readonly asan_layers='backend|kv|checkpoint|text|engine|server'
 readonly tsan_layers='kv|engine|server'
-readonly fuzz_seconds=60
+readonly fuzz_seconds=${MASU_FUZZ_SECONDS:-60}
 steps=(format layers shell build unit e2e tidy asan tsan)
 more_steps=(fuzz soak bench)
 

@@ -194,6 +194,9 @@ TEST(HfConfig, RopeScalingThatIsNotAppliedIsRefused) {
   EXPECT_THAT(error(R"({"full_attention": {"rope_type": "default"}})"),
               HasSubstr("'rope_scaling.full_attention'"));
   EXPECT_THAT(error("7"), HasSubstr("key 'rope_scaling' is 7, expected an object"));
+  // Found by the fuzzer: a key with a line break.
+  EXPECT_THAT(error(R"({"type": "linear", "factor": 2.0, "head\n_dim": 0.5})"),
+              HasSubstr("key 'rope_scaling.head\\x0a_dim' is 0.5"));
   EXPECT_THAT(error(R"({"rope_type": "default", "partial_rotary_factor": 0.5})"),
               HasSubstr("'rope_scaling.partial_rotary_factor' is 0.5"));
   EXPECT_THAT(With({{"rope_scaling", R"({"type": "default"})"},
@@ -204,6 +207,7 @@ TEST(HfConfig, RopeScalingThatIsNotAppliedIsRefused) {
 
 // What other families compute must not be ignored here.
 TEST(HfConfig, ForeignKeysAreRefusedAndUnknownOnesNamed) {
+  // Reports B601 and B603: weights of GPTQ, AWQ and the like are not taken for plain ones.
   const Keys refused = {{"quantization_config", R"({"quant_method": "gptq"})"},
                         {"partial_rotary_factor", "0.5"},
                         {"logit_scale", "0.0625"},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checkpoint/gguf_metadata.h"
 #include "checkpoint/model_config.h"
 
 namespace masu {
@@ -29,20 +30,24 @@ std::string JsonKeys::Show(std::string_view key) const {
   return text;
 }
 
+std::string JsonKeys::Named(std::string_view key) const {
+  return QuoteName(prefix_ + std::string(key));
+}
+
 Error JsonKeys::Missing(std::string_view key) const {
-  return DataLoss("{}: key '{}{}' is missing; fetch the checkpoint again", file_, prefix_, key);
+  return DataLoss("{}: key {} is missing; fetch the checkpoint again", file_, Named(key));
 }
 
 Error JsonKeys::Wrong(std::string_view key, std::string_view expected) const {
-  return DataLoss("{}: key '{}{}' is {}, expected {}; fetch the checkpoint again", file_, prefix_,
-                  key, Show(key), expected);
+  return DataLoss("{}: key {} is {}, expected {}; fetch the checkpoint again", file_, Named(key),
+                  Show(key), expected);
 }
 
 Error JsonKeys::NotApplied(std::string_view key, std::string_view accepted) const {
   return MakeError(ErrorCode::kUnimplemented,
-                   "{}: key '{}{}' is {}; masu does not apply it and ignoring it would change "
+                   "{}: key {} is {}; masu does not apply it and ignoring it would change "
                    "answers (accepted: {}); use another model",
-                   file_, prefix_, key, Show(key), accepted);
+                   file_, Named(key), Show(key), accepted);
 }
 
 Result<std::optional<uint32_t>> JsonKeys::Unsigned(std::string_view key, uint64_t min,

@@ -41,11 +41,12 @@ class JsonKeys {
 
   Error Missing(std::string_view key) const;
   Error Wrong(std::string_view key, std::string_view expected) const;  // shows the value
+  std::string Show(std::string_view key) const;                        // the value, short
   // Of a key that would change answers if it were ignored.
   Error NotApplied(std::string_view key, std::string_view accepted) const;
 
  private:
-  std::string Show(std::string_view key) const;  // the value, short
+  std::string Named(std::string_view key) const;  // quoted, on one line whatever it holds
 
   const nlohmann::json& object_;
   std::string file_;

@@ -110,11 +110,15 @@ Result<std::string> Answer(Runtime& runtime, std::vector<TokenId> prompt,
         prompt.size(), room);
   }
   Request request;
-  request.sampling.temperature = options.temperature;
-  request.sampling.top_p = options.top_p;
+  const GenerationConfig& defaults = runtime.model->generation;
+  request.sampling = SamplingDefaults(defaults);
+  request.sampling.temperature = options.temperature.value_or(defaults.temperature.value_or(0));
+  request.sampling.top_p = options.top_p.value_or(request.sampling.top_p);
   request.sampling.seed = options.seed;
+  const uint32_t max_tokens =
+      options.max_tokens.value_or(defaults.max_new_tokens.value_or(options.default_max_tokens));
   request.sampling.max_tokens =
-      static_cast<uint32_t>(std::min<uint64_t>(options.max_tokens, room - prompt.size()));
+      static_cast<uint32_t>(std::min<uint64_t>(max_tokens, room - prompt.size()));
   request.prompt = std::move(prompt);
   const auto sink = std::make_shared<PrintingSink>(*runtime.model->tokenizer, true);
   request.sink = sink;

@@ -114,6 +114,10 @@ void AddEngineOptions(CLI::App& app, EngineConfig& config) {
                  "most logprobs per token that a request may ask for")
       ->capture_default_str();
   app.add_option("--seed", config.seed, "of requests that bring none")->capture_default_str();
+  app.add_option("--generation-config", config.generation_config,
+                 "sampling where a request does not say: auto (the checkpoint's "
+                 "generation_config.json) or vllm (none of it: the engine's defaults)")
+      ->capture_default_str();
   app.add_option("--activation-dtype", config.activation_dtype,
                  "auto (bfloat16 where the CPU multiplies it), float32 or bfloat16")
       ->capture_default_str();
@@ -205,7 +209,7 @@ void AddServerOptions(CLI::App& app, ServerConfig& config) {
 }
 
 void AddModel(CLI::App& app, std::string& model) {
-  app.add_option("MODEL", model, "a .gguf file")->required();
+  app.add_option("MODEL", model, "a .gguf file or a Hugging Face checkpoint directory")->required();
 }
 
 // What has a tokenizer, weights or not.
@@ -232,11 +236,14 @@ void AddTemplateOptions(CLI::App& app, TemplateOptions& options) {
 void AddGenerateOptions(CLI::App& app, GenerateOptions& options) {
   AddModel(app, options.model);
   AddEngineOptions(app, options.engine);
-  app.add_option("--max-tokens", options.max_tokens, "longest answer")->capture_default_str();
-  app.add_option("--temperature", options.temperature, "0: the most likely token")
-      ->capture_default_str();
-  app.add_option("--top-p", options.top_p, "share of the likeliest tokens to draw from")
-      ->capture_default_str();
+  app.add_option("--max-tokens", options.max_tokens,
+                 fmt::format("longest answer; default: the checkpoint's generation_config.json, "
+                             "else {}",
+                             options.default_max_tokens));
+  app.add_option("--temperature", options.temperature,
+                 "0: the most likely token; default: the checkpoint's, else 0");
+  app.add_option("--top-p", options.top_p,
+                 "share of the likeliest tokens to draw from; default: the checkpoint's, else 1");
   app.add_option("--seed-of-request", options.seed, "same seed, same answer");
   app.add_option("--system", options.system, "system message");
 }
@@ -381,20 +388,21 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
                          "continue the prompt as it is, without the chat template");
 
   ChatOptions chat;
-  chat.max_tokens = 512;
+  chat.default_max_tokens = 512;
   CLI::App* chat_app = app.add_subcommand("chat", "talk to a model in the terminal");
   AddGenerateOptions(*chat_app, chat);
 
   InfoOptions info;
   CLI::App* info_app =
       app.add_subcommand("info", "what a model file holds, or why a running server is slow");
-  info_app->add_option("MODEL", info.model, "a .gguf file");
+  info_app->add_option("MODEL", info.model, "a .gguf file or a checkpoint directory");
   info_app->add_flag("--why", info.why,
                      "ask the server at --url why it is slow and why requests wait");
   info_app->add_option("--url", info.url, "of a running server")->capture_default_str();
   info_app->add_option("--api-key", info.api_key, "of that server (or MASU_API_KEY)");
 
   EvalKlOptions kl;
+  kl.engine.generation_config = "vllm";  // nothing is drawn
   CLI::App* eval_app = app.add_subcommand("eval", "measure what a setting costs in quality");
   eval_app->require_subcommand(1);
   CLI::App* kl_app = eval_app->add_subcommand(

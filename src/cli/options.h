@@ -23,9 +23,11 @@ struct GenerateOptions {
   EngineConfig engine;
   std::string prompt;  // "-": standard input
   std::string system;  // chat only
-  uint32_t max_tokens = 128;
-  float temperature = 0;
-  float top_p = 1;
+  uint32_t default_max_tokens = 128;
+  // nullopt: as the checkpoint says, else default_max_tokens, the likeliest token, and all of them.
+  std::optional<uint32_t> max_tokens;
+  std::optional<float> temperature;
+  std::optional<float> top_p;
   std::optional<uint64_t> seed;
   bool raw = false;  // generate: the prompt as it is, without chat template
 };

@@ -32,6 +32,9 @@ struct EngineConfig {
   // Numbers
   std::string activation_dtype = "auto";  // auto | float32 | bfloat16
   uint64_t seed = 0;                      // of requests that bring none
+  // Sampling of requests that do not say: auto, as the checkpoint's generation_config.json says;
+  // vllm, the engine's own (vLLM's word for it).
+  std::string generation_config = "auto";
   uint32_t max_logprobs = 20;
   // Machine
   uint32_t num_threads = 0;        // 0: as many as the CPUs this process may use

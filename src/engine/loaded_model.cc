@@ -24,6 +24,25 @@ Result<bool> UseBf16(const std::string& name, const Ops& ops) {
   return InvalidArgument("unknown --activation-dtype '{}'; use auto, float32 or bfloat16", name);
 }
 
+Result<void> LoadGeneration(const Checkpoint& checkpoint, const std::string& source,
+                            LoadedModel& loaded) {
+  if (source != "auto" && source != "vllm") {
+    return InvalidArgument(
+        "unknown --generation-config '{}'; use auto (the checkpoint's generation_config.json) or "
+        "vllm (the engine's own defaults)",
+        source);
+  }
+  if (source == "vllm" || checkpoint.directory() == nullptr) return {};
+  MASU_ASSIGN_OR_RETURN(loaded.generation, ReadGenerationConfig(*checkpoint.directory()));
+  const std::string described = loaded.generation.Describe();
+  if (described.empty()) return {};
+  LogInfo(
+      "{}: default sampling of the checkpoint: {} (requests may ask for other; without it: "
+      "--generation-config vllm)",
+      loaded.path, described);
+  return {};
+}
+
 Result<void> LoadTemplate(LoadedModel& loaded) {
   auto opened = OpenChatTemplate(loaded.path, "");
   if (opened.ok()) {
@@ -55,6 +74,13 @@ Result<void> LoadText(bool needs_tokenizer, LoadedModel& loaded) {
 
 }  // namespace
 
+std::string ModelName(const std::string& path) {
+  // Links are not followed: caches of downloads link to files that are named by their hash.
+  std::filesystem::path known = std::filesystem::absolute(path).lexically_normal();
+  if (!known.has_filename()) known = known.parent_path();
+  return known.extension() == ".gguf" ? known.stem().string() : known.filename().string();
+}
+
 LoadedModel::LoadedModel() = default;
 LoadedModel::~LoadedModel() = default;
 
@@ -73,8 +99,9 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   }
   auto loaded = std::make_shared<LoadedModel>();
   loaded->path = path;
-  loaded->name = std::filesystem::path(path).stem().string();
+  loaded->name = ModelName(path);
   loaded->config = checkpoint->config();
+  MASU_TRY(LoadGeneration(*checkpoint, config.generation_config, *loaded));
   if (auto layout = ConfiguredLayouts(loaded->config, config); !layout.ok()) return layout.error();
   MASU_ASSIGN_OR_RETURN(
       loaded->ops,

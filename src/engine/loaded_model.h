@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "checkpoint/generation_config.h"
 #include "checkpoint/model_config.h"
 #include "engine/engine_config.h"
 #include "text/chat_template.h"
@@ -17,6 +18,10 @@ namespace masu {
 
 class Model;
 class Ops;
+
+// What clients call the model at `path`: the file's name without .gguf, or the directory's name,
+// also of "." and "model/". Dots in it are kept: "Llama-3.1-8B".
+std::string ModelName(const std::string& path);
 
 class LoadedModel {
  public:
@@ -34,8 +39,9 @@ class LoadedModel {
                                                    bool needs_tokenizer = true);
 
   std::string path;
-  std::string name;  // file name without folder and extension
+  std::string name;  // ModelName(path)
   ModelConfig config;
+  GenerationConfig generation;  // empty with --generation-config vllm
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // nullptr if the checkpoint has none
   std::string chat_template_error;              // why there is none, one line

@@ -23,6 +23,17 @@ Result<void> CheckToken(const char* param, TokenId token, uint32_t vocab_size) {
 
 }  // namespace
 
+SamplingParams SamplingDefaults(const GenerationConfig& config) {
+  SamplingParams params;
+  params.temperature = config.temperature.value_or(params.temperature);
+  params.top_k = config.top_k.value_or(params.top_k);
+  params.top_p = config.top_p.value_or(params.top_p);
+  params.min_p = config.min_p.value_or(params.min_p);
+  params.repetition_penalty = config.repetition_penalty.value_or(params.repetition_penalty);
+  params.max_tokens = config.max_new_tokens.value_or(params.max_tokens);
+  return params;
+}
+
 Result<void> SamplingParams::Validate(uint32_t vocab_size) const {
   constexpr uint32_t kMostChoices = 128;
   if (n < 1 || n > kMostChoices)

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "base/typed_id.h"
+#include "checkpoint/generation_config.h"
 
 namespace masu {
 
@@ -33,5 +34,8 @@ struct SamplingParams {
   // Checks ranges; the error's `param` is the field. `vocab_size` bounds token ids.
   Result<void> Validate(uint32_t vocab_size) const;
 };
+
+// What a request asks for that leaves everything to the model's authors.
+SamplingParams SamplingDefaults(const GenerationConfig& config);
 
 }  // namespace masu

@@ -18,7 +18,7 @@ struct Played {
 
 // Plays the script in updates of `chunk` tokens, then ends by length.
 Played Play(const Tokenizer& tokenizer, const std::vector<TokenId>& script, size_t chunk,
-            ChoiceTextOptions options) {
+            const ChoiceTextOptions& options) {
   ChoiceText choice(tokenizer, options);
   Played played;
   for (size_t i = 0; i < script.size(); i += chunk) {
@@ -98,7 +98,7 @@ TEST(ChoiceText, NeverEmitsHalfACharacter) {
 
 TEST(ChoiceText, StopTokens) {
   const FakeTokenizer tokenizer;
-  const auto end = [&](TokenId stop, ChoiceTextOptions options) {
+  const auto end = [&](TokenId stop, const ChoiceTextOptions& options) {
     ChoiceText choice(tokenizer, options);
     ChoiceUpdate update;
     update.tokens.push_back({.token = 'a', .logprob = 0, .rank = 1, .top = {}});

@@ -177,7 +177,7 @@ void CompletionSession::Handle(News news) {
   for (uint64_t& offset : delta.text_offsets) offset += choice.offset_base;
   if (delta.finish) ++num_finished_;
   if (spec_.request.stream) {
-    StreamDelta(index, std::move(delta));
+    StreamDelta(index, delta);
     if (num_finished_ == choices_.size()) FinishStream();
   } else {
     Collect(choice, std::move(delta));

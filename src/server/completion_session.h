@@ -91,7 +91,7 @@ class CompletionSession : public std::enable_shared_from_this<CompletionSession>
 
   void OpenStream();
   void SendEvent(const Json& json);
-  void StreamDelta(size_t index, ChoiceDelta delta);
+  void StreamDelta(size_t index, const ChoiceDelta& delta);
   ChoicePart EchoPart(size_t index);
   void FinishStream();
   Json StreamLogprobs(size_t index, const ChoiceDelta& delta);

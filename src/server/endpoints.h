@@ -8,6 +8,7 @@
 
 namespace masu {
 
+// An endpoint may take from it what it needs.
 struct EndpointCall {
   HttpRequest request;
   std::shared_ptr<HttpExchange> exchange;
@@ -16,23 +17,23 @@ struct EndpointCall {
 };
 
 // endpoints_info.cc: answered at once.
-void GetHealth(EndpointCall call);  // 503 with progress while loading
-void GetReady(EndpointCall call);   // 503 too while stopping
-void GetLive(EndpointCall call);
-void GetVersion(EndpointCall call);
-void GetLoad(EndpointCall call);
-void GetWhy(EndpointCall call);  // for `masu info --why`
-void GetMetrics(EndpointCall call);
-void GetModels(EndpointCall call);
-void GetModel(EndpointCall call);
+void GetHealth(EndpointCall& call);  // 503 with progress while loading
+void GetReady(EndpointCall& call);   // 503 too while stopping
+void GetLive(EndpointCall& call);
+void GetVersion(EndpointCall& call);
+void GetLoad(EndpointCall& call);
+void GetWhy(EndpointCall& call);  // for `masu info --why`
+void GetMetrics(EndpointCall& call);
+void GetModels(EndpointCall& call);
+void GetModel(EndpointCall& call);
 
 // endpoints_text.cc: on a worker.
-void PostTokenize(EndpointCall call);
-void PostDetokenize(EndpointCall call);
+void PostTokenize(EndpointCall& call);
+void PostDetokenize(EndpointCall& call);
 
 // endpoints_generate.cc
-void PostCompletions(EndpointCall call);
-void PostChatCompletions(EndpointCall call);
+void PostCompletions(EndpointCall& call);
+void PostChatCompletions(EndpointCall& call);
 
 // What endpoints share.
 Error LoadingError(const ServerState& state);

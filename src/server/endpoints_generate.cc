@@ -18,6 +18,7 @@ RequestLimits LimitsOf(const ServerState& state, const ServedModel& model) {
   limits.max_logprobs = model.engine->config().max_logprobs;
   limits.max_choices = state.config().max_choices;
   limits.kv_cache_dtype = model.engine->cache_info().kv_cache_dtype;
+  limits.defaults = model.generation;
   return limits;
 }
 
@@ -97,7 +98,7 @@ void Generate(EndpointCall call, bool chat) {
 
 }  // namespace
 
-void PostCompletions(EndpointCall call) { Generate(std::move(call), /*chat=*/false); }
-void PostChatCompletions(EndpointCall call) { Generate(std::move(call), /*chat=*/true); }
+void PostCompletions(EndpointCall& call) { Generate(std::move(call), /*chat=*/false); }
+void PostChatCompletions(EndpointCall& call) { Generate(std::move(call), /*chat=*/true); }
 
 }  // namespace masu

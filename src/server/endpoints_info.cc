@@ -58,28 +58,28 @@ Result<void> CheckModelName(const ServerState& state, const std::string& name) {
   return UnknownModelError(state, name);
 }
 
-void GetHealth(EndpointCall call) {
+void GetHealth(EndpointCall& call) {
   if (!call.state->model()) return call.exchange->Send(LoadingResponse(*call.state));
   SendJson(call, {{"status", "ok"}});
 }
 
-void GetReady(EndpointCall call) {
+void GetReady(EndpointCall& call) {
   if (call.state->stopping()) {
     return call.exchange->Send(
         ErrorResponse(MakeError(ErrorCode::kUnavailable, "the server is stopping")));
   }
-  GetHealth(std::move(call));
+  GetHealth(call);
 }
 
-void GetLive(EndpointCall call) { SendJson(call, {{"status", "alive"}}); }
+void GetLive(EndpointCall& call) { SendJson(call, {{"status", "alive"}}); }
 
-void GetVersion(EndpointCall call) { SendJson(call, {{"version", MASU_VERSION}}); }
+void GetVersion(EndpointCall& call) { SendJson(call, {{"version", MASU_VERSION}}); }
 
-void GetLoad(EndpointCall call) {
+void GetLoad(EndpointCall& call) {
   SendJson(call, {{"server_load", call.state->metrics()->in_flight()}});
 }
 
-void GetWhy(EndpointCall call) {
+void GetWhy(EndpointCall& call) {
   const auto model = call.state->model();
   if (!model) return call.exchange->Send(LoadingResponse(*call.state));
   call.exchange->Send({.status = 200,
@@ -87,7 +87,7 @@ void GetWhy(EndpointCall call) {
                        .body = model->engine->Explain()});
 }
 
-void GetMetrics(EndpointCall call) {
+void GetMetrics(EndpointCall& call) {
   const auto model = call.state->model();
   call.exchange->Send({.status = 200,
                        .content_type = "text/plain; version=0.0.4; charset=utf-8",
@@ -96,7 +96,7 @@ void GetMetrics(EndpointCall call) {
                            model ? model->engine.get() : nullptr)});
 }
 
-void GetModels(EndpointCall call) {
+void GetModels(EndpointCall& call) {
   const auto model = call.state->model();
   if (!model) return call.exchange->Send(LoadingResponse(*call.state));
   Json data = Json::array();
@@ -104,7 +104,7 @@ void GetModels(EndpointCall call) {
   SendJson(call, {{"object", "list"}, {"data", std::move(data)}});
 }
 
-void GetModel(EndpointCall call) {
+void GetModel(EndpointCall& call) {
   const auto model = call.state->model();
   if (!model) return call.exchange->Send(LoadingResponse(*call.state));
   const std::string name = call.request.path.substr(kModelPrefix.size());

@@ -101,7 +101,7 @@ Result<Json> ParseBody(const HttpRequest& request) {
   return ParseJsonObject(request.body);
 }
 
-void PostTokenize(EndpointCall call) { AnswerOnWorker(std::move(call), &Tokenize); }
-void PostDetokenize(EndpointCall call) { AnswerOnWorker(std::move(call), &Detokenize); }
+void PostTokenize(EndpointCall& call) { AnswerOnWorker(std::move(call), &Tokenize); }
+void PostDetokenize(EndpointCall& call) { AnswerOnWorker(std::move(call), &Detokenize); }
 
 }  // namespace masu

@@ -26,7 +26,7 @@ double FiniteLogprob(float logprob) {
 
 std::string TokenLabel(const Tokenizer& tokenizer, TokenId id, bool as_ids) {
   if (as_ids || !tokenizer.IsValid(id)) return fmt::format("token_id:{}", id);
-  const std::string bytes = tokenizer.TokenBytes(id);
+  std::string bytes = tokenizer.TokenBytes(id);
   if (ValidUtf8Prefix(bytes) == bytes.size()) return bytes;
   std::string label = "bytes:";
   for (const char c : bytes) {

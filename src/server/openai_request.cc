@@ -122,7 +122,7 @@ void ReadSampling(FieldReader& reader, SamplingParams* sampling) {
   reader.Read("temperature", &sampling->temperature);
   reader.Read("top_p", &sampling->top_p);
   reader.Read("min_p", &sampling->min_p);
-  int32_t top_k = 0;  // -1 and 0 both mean off
+  auto top_k = static_cast<int32_t>(sampling->top_k);  // -1 and 0 both mean off
   reader.Read("top_k", &top_k);
   if (top_k < -1) reader.Fail("top_k", "top_k must be -1 (off), 0 (off) or positive");
   sampling->top_k = top_k > 0 ? static_cast<uint32_t>(top_k) : 0;
@@ -143,6 +143,7 @@ void ReadSampling(FieldReader& reader, SamplingParams* sampling) {
 void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationRequest* request) {
   reader.Read("model", &request->model);
   reader.Read("request_id", &request->request_id);
+  request->sampling = SamplingDefaults(limits.defaults);
   ReadSampling(reader, &request->sampling);
   reader.Read("max_tokens", &request->max_tokens);
   ReadStops(reader, limits, request);
@@ -288,6 +289,7 @@ Result<GenerationRequest> ParseChatRequest(Json body, const RequestLimits& limit
   request.chat = true;
   // Templates write BOS themselves.
   request.add_special_tokens = false;
+  request.default_max_tokens = limits.defaults.max_new_tokens;
   FieldReader reader(body);
   ReadShared(reader, limits, &request);
   ReadChatLogprobs(reader, limits, &request.sampling);

@@ -22,6 +22,7 @@ struct RequestLimits {
   uint32_t max_stop_strings = 64;
   uint32_t max_stop_bytes = 1024;  // of one stop string: so much text is held back
   std::string kv_cache_dtype;      // what the server uses, canonical name
+  GenerationConfig defaults;       // of the model, for fields that a request leaves out
 };
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
@@ -39,8 +40,9 @@ struct GenerationRequest {
   bool continue_final_message = false;
   bool add_special_tokens = true;
 
-  SamplingParams sampling;             // max_tokens is filled in when the prompt is known
-  std::optional<uint32_t> max_tokens;  // as asked for
+  SamplingParams sampling;                     // max_tokens is filled in when the prompt is known
+  std::optional<uint32_t> max_tokens;          // as asked for
+  std::optional<uint32_t> default_max_tokens;  // chat: the model's, if none is asked for
   std::optional<int64_t> truncate_prompt_tokens;  // keep so many; -1: as many as fit
   bool truncate_left = true;                      // drop from the start
   int32_t priority = 0;

@@ -48,6 +48,46 @@ TEST(OpenAiRequest, ReadsSamplingFields) {
   EXPECT_EQ(parsed->stop, std::vector<std::string>{"x"});
 }
 
+// What the checkpoint's generation_config.json says holds where the request says nothing (or null).
+TEST(OpenAiRequest, DefaultsOfTheCheckpointAndWhatOverridesThem) {
+  RequestLimits limits = Limits();
+  limits.defaults = {.temperature = 0.6f,
+                     .top_p = 0.9f,
+                     .min_p = 0.05f,
+                     .repetition_penalty = 1.1f,
+                     .top_k = 20,
+                     .max_new_tokens = 300};
+  const auto parse = [&](bool chat, const char* more) {
+    Json body = Json::parse(more);
+    if (!chat) body["prompt"] = "a";
+    if (chat) body["messages"] = {{{"role", "user"}, {"content", "a"}}};
+    return (chat ? ParseChatRequest(body, limits) : ParseCompletionRequest(body, limits)).value();
+  };
+  for (const bool chat : {false, true}) {
+    for (const char* silent :
+         {"{}", R"({"temperature": null, "top_k": null, "max_tokens": null})"}) {
+      const GenerationRequest request = parse(chat, silent);
+      EXPECT_EQ(request.sampling.temperature, 0.6f);
+      EXPECT_EQ(request.sampling.top_p, 0.9f);
+      EXPECT_EQ(request.sampling.min_p, 0.05f);
+      EXPECT_EQ(request.sampling.repetition_penalty, 1.1f);
+      EXPECT_EQ(request.sampling.top_k, 20u);
+      EXPECT_EQ(request.max_tokens, std::nullopt);
+      // Completions have the default of the OpenAI API.
+      EXPECT_EQ(request.default_max_tokens, chat ? std::optional(300u) : std::nullopt);
+    }
+    const GenerationRequest loud = parse(chat, R"({"temperature": 0, "top_p": 1, "min_p": 0,
+        "repetition_penalty": 1, "top_k": 0, "max_tokens": 400})");
+    EXPECT_EQ(loud.sampling.temperature, 0.0f);
+    EXPECT_EQ(loud.sampling.top_p, 1.0f);
+    EXPECT_EQ(loud.sampling.min_p, 0.0f);
+    EXPECT_EQ(loud.sampling.repetition_penalty, 1.0f);
+    EXPECT_EQ(loud.sampling.top_k, 0u);
+    EXPECT_EQ(loud.max_tokens, 400u);
+    EXPECT_EQ(parse(chat, R"({"top_k": -1})").sampling.top_k, 0u);
+  }
+}
+
 TEST(OpenAiRequest, ReadsAllFormsOfPrompts) {
   const auto count = [](const char* prompt) {
     const auto parsed = ParseCompletionRequest(Json{{"prompt", Json::parse(prompt)}}, Limits());

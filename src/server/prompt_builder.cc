@@ -57,7 +57,8 @@ Result<uint32_t> OutputTokens(const GenerationRequest& request, uint32_t limit, 
   if (prompt + least > limit) return TooLong(limit, prompt, request.max_tokens.value_or(1));
   if (request.max_tokens) return static_cast<uint32_t>(least);
   const uint32_t room = static_cast<uint32_t>(limit - prompt);
-  return request.chat ? room : std::min(room, kDefaultCompletionTokens);
+  if (!request.chat) return std::min(room, kDefaultCompletionTokens);
+  return std::min(room, request.default_max_tokens.value_or(room));
 }
 
 // Tokenizing takes some 40 times the memory of the text, so a large one that cannot fit is refused

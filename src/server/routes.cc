@@ -10,7 +10,7 @@ namespace {
 struct Route {
   std::string_view method;
   std::string_view path;
-  void (*endpoint)(EndpointCall);
+  void (*endpoint)(EndpointCall&);
   bool open = false;    // needs no key
   bool prefix = false;  // path and whatever follows it
 };
@@ -95,7 +95,8 @@ void Routes::Dispatch(HttpRequest request, const std::shared_ptr<HttpExchange>& 
       owner = keys_.OwnerOf(request.Header("Authorization"));
       if (!owner) return exchange->Send(Unauthorized());
     }
-    return route.endpoint({std::move(request), exchange, state_, owner.value_or(std::string())});
+    EndpointCall call{std::move(request), exchange, state_, owner.value_or(std::string())};
+    return route.endpoint(call);
   }
   for (const auto& [path, why] : kNotBuilt) {
     if (request.path == path) {

@@ -19,6 +19,7 @@ struct ServedModel {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // nullptr if there is none
   std::string chat_template_error;                    // why there is none
+  GenerationConfig generation;                        // defaults of sampling
   std::string root;                                   // path of the checkpoint, for /v1/models
   // No token stands for more bytes, so longer texts need not be tokenized to be refused. 0:
   // unknown.
@@ -39,6 +40,7 @@ struct ServedModel {
           std::shared_ptr<const ChatTemplate>(loaded, loaded->chat_template.get());
     }
     served.chat_template_error = loaded->chat_template_error;
+    served.generation = loaded->generation;
     served.root = loaded->path;
     return served;
   }

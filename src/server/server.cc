@@ -10,15 +10,15 @@ Result<std::unique_ptr<Server>> Server::Listen(ServerConfig config) {
   auto state = std::make_shared<ServerState>(std::move(config));
   auto server = std::unique_ptr<Server>(new Server(state));
   const auto routes = std::make_shared<Routes>(state);
-  MASU_ASSIGN_OR_RETURN(server->http_,
-                        HttpServer::Listen(
-                            state->config().http,
-                            [routes](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
-                              routes->Handle(std::move(request), exchange);
-                            },
-                            [](int status, const std::string& message) {
-                              return HttpErrorResponse(status, message).body;
-                            }));
+  MASU_ASSIGN_OR_RETURN(server->http_, HttpServer::Listen(
+                                           state->config().http,
+                                           [routes](HttpRequest request,
+                                                    const std::shared_ptr<HttpExchange>& exchange) {
+                                             routes->Handle(std::move(request), exchange);
+                                           },
+                                           [](int status, const std::string& message) {
+                                             return HttpErrorResponse(status, message).body;
+                                           }));
   state->io = server->http_->executor();
   server->http_->SetTick([raw = server.get()] { raw->Tick(); });
   server->http_->SetOnStop([raw = state.get()] { raw->StopSessions(); });

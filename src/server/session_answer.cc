@@ -70,7 +70,7 @@ Json CompletionSession::StreamLogprobs(size_t index, const ChoiceDelta& delta) {
   return logprobs.Take();
 }
 
-void CompletionSession::StreamDelta(size_t index, ChoiceDelta delta) {
+void CompletionSession::StreamDelta(size_t index, const ChoiceDelta& delta) {
   OpenStream();
   Choice& choice = choices_[index];
   const bool has_echo = !choice.begun && spec_.request.echo;

@@ -39,7 +39,7 @@ std::unique_ptr<Tokenizer> Llama(const std::string& config = "{}") {
   HuggingFaceTokenizerFiles files;
   files.tokenizer_json = kLlama;
   files.tokenizer_config_json = config;
-  return Load(std::move(files));
+  return Load(files);
 }
 
 constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
@@ -74,7 +74,7 @@ TEST(HuggingFaceTokenizer, BytesAndGaps) {
 TEST(HuggingFaceTokenizer, AnswersContinueTheirPrompt) {
   const auto tokenizer = Llama();
   ASSERT_NE(tokenizer, nullptr);
-  const auto text = [&](bool skip_special, TextPosition position, std::vector<TokenId> ids) {
+  const auto text = [&](bool skip_special, TextPosition position, const std::vector<TokenId>& ids) {
     Detokenizer detokenizer(*tokenizer, skip_special, position);
     std::string out;
     for (const TokenId id : ids) out += detokenizer.Push(id);

@@ -72,8 +72,9 @@ std::string Grouped(std::string digits, char separator) {
 std::string InBase(Integer magnitude, unsigned base, bool upper) {
   std::string digits;
   do {
-    digits.push_back(
-        (upper ? "0123456789ABCDEF" : "0123456789abcdef")[static_cast<size_t>(magnitude % base)]);
+    // A variable of its own: UBSan of g++ 12 misreads an index that is computed in 128 bits.
+    const auto digit = static_cast<size_t>(magnitude % base);
+    digits.push_back((upper ? "0123456789ABCDEF" : "0123456789abcdef")[digit]);
     magnitude /= base;
   } while (magnitude != 0);
   std::reverse(digits.begin(), digits.end());

@@ -97,7 +97,8 @@ class FakeEngine : public Engine {
   using Script = std::function<std::vector<TokenId>(const Request&, uint32_t choice)>;
 
   explicit FakeEngine(std::vector<TokenId> script, uint32_t max_model_len = 4096)
-      : FakeEngine([script](const Request&, uint32_t) { return script; }, max_model_len) {}
+      : FakeEngine([script = std::move(script)](const Request&, uint32_t) { return script; },
+                   max_model_len) {}
   explicit FakeEngine(Script script, uint32_t max_model_len = 4096) : script_(std::move(script)) {
     cache_.kv_cache_dtype = "fp8_e4m3";
     cache_.kv_scale = "dynamic";

@@ -23,10 +23,10 @@ class RunningServer {
     server = std::move(*listening);
     thread_ = std::thread([this] { result = server->Run(); });
   }
-  RunningServer(std::shared_ptr<FakeEngine> engine_, ServerConfig config = {},
+  RunningServer(std::shared_ptr<FakeEngine> fake, ServerConfig config = {},
                 std::shared_ptr<const Tokenizer> tokenizer = std::make_shared<FakeTokenizer>())
       : RunningServer(std::move(config)) {
-    engine = std::move(engine_);
+    engine = std::move(fake);
     server->SetModel(FakeModel(engine, std::move(tokenizer)));
   }
   ~RunningServer() {

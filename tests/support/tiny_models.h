@@ -29,7 +29,6 @@ struct TinyRandOptions {
   uint32_t vocab = 512;
   uint32_t context = 2048;
   float rope_theta = 10000.0f;
-  uint32_t window = 0;  // tokens that a token sees; 0: all
   // Rows of the formats with blocks must be multiples of 32. Norms are always F32.
   GgmlFormat weights = GgmlFormat::kF32;
   bool tied = false;
@@ -40,6 +39,8 @@ struct TinyRandOptions {
   float v_gain = 1.0f;
   // Divisors of the rotary frequencies, head_dim / 2 of them; empty for none.
   std::vector<float> rope_divisors = {};
+  // Tokens that each layer sees, as in Mistral; 0: all.
+  uint32_t sliding_window = 0;
   // Tokens that the tokenizer knows, if not `vocab`: a padded embedding, or one that is too small.
   std::optional<uint32_t> tokenizer_size = {};
 };

@@ -111,8 +111,8 @@ MASU_INLINE void GroupProduct(Reader& reader, const float* x, size_t x_stride, u
       step(odd);
     }
   } else {
-    while (k < count) {
-      if (k % 2 == 0) {
+    for (uint32_t i = 0; i < count; ++i) {
+      if (i % 2 == 0) {
         step(sum);
       } else {
         step(odd);
