@@ -313,7 +313,7 @@ TEST(PrefixSharingOff, ByTheConfiguration) {
 
 // Windows give pages back: no prefix is shared, and answers are as without the flag.
 TEST(PrefixSharingOff, WithSlidingWindows) {
-  const TemporaryModel model(MakeTinyRand({.vocab = kVocab, .window = 24}).value());
+  const TemporaryModel model(MakeTinyRand({.vocab = kVocab, .sliding_window = 24}).value());
   const Request request = Asks(RandomPrompt(70, 1, kVocab), 1, 40);
   EngineConfig config = TinyConfig();
   config.enable_prefix_caching = false;

@@ -48,7 +48,6 @@ class Random {
 struct Shape {
   uint64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, context;
   float rope_theta;
-  uint64_t window = 0;
 };
 
 void WriteKeys(GgufWriter& writer, const std::string& name, const Shape& shape) {
@@ -71,7 +70,6 @@ void WriteKeys(GgufWriter& writer, const std::string& name, const Shape& shape) 
   number("rope.dimension_count", shape.head_dim);
   writer.AddF32("llama.attention.layer_norm_rms_epsilon", kEps);
   writer.AddF32("llama.rope.freq_base", shape.rope_theta);
-  if (shape.window > 0) number("attention.sliding_window", shape.window);
 }
 
 Result<void> CheckRow(GgmlFormat format, const char* what, uint64_t row) {
@@ -159,7 +157,7 @@ Result<ByteVector> MakeTinyRand(const TinyRandOptions& o) {
   GgufWriter writer;
   WriteKeys(writer, fmt::format("T-RAND seed {}", o.seed),
             {o.layers, o.hidden, o.heads, o.kv_heads, o.head_dim, o.ffn, o.vocab, o.context,
-             o.rope_theta, o.window});
+             o.rope_theta});
   vocabulary.WriteTo(writer);
   Random random(o.seed);
   const auto matrix = [&](const std::string& name, uint64_t inputs, uint64_t outputs) {

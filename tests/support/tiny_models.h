@@ -29,7 +29,6 @@ struct TinyRandOptions {
   uint32_t vocab = 512;
   uint32_t context = 2048;
   float rope_theta = 10000.0f;
-  uint32_t window = 0;  // tokens that a token sees; 0: all
   // Rows of the formats with blocks must be multiples of 32. Norms are always F32.
   GgmlFormat weights = GgmlFormat::kF32;
   bool tied = false;
