@@ -422,6 +422,8 @@ class BeastServer : public HttpServer {
 
   Result<void> Bind() {
     const HttpOptions& options = core_.options;
+    // From here on a signal waits for Run: whoever has been told the port may end us at any time.
+    if (options.stop_on_signals) WaitForSignal();
     error_code error;
     tcp::resolver resolver(context_);
     const auto found =
@@ -455,7 +457,6 @@ class BeastServer : public HttpServer {
   void SetOnStop(std::function<void()> on_stop) override { on_stop_ = std::move(on_stop); }
 
   void Run() override {
-    if (core_.options.stop_on_signals) WaitForSignal();
     Accept();
     Tick();
     while (!context_.stopped()) {
