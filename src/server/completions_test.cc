@@ -75,7 +75,7 @@ TEST(Completions, ScopeOfTheCache) {
   ServerConfig config;
   config.api_keys = {"one", "two"};
   const RunningServer running(engine, config);
-  const auto post = [&](std::string_view key, json more) {
+  const auto post = [&](std::string_view key, const json& more) {
     json body = {{"prompt", "abc"}, {"max_tokens", 1}};
     body.update(more);
     return Call(running.port(), "POST", kCompletions, body.dump(),
