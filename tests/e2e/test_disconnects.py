@@ -46,7 +46,8 @@ def test_fifty_clients_leave(endless_server, way):
     server = endless_server
     path, body, chunks, close = WAYS[way]
     aborted = server.metric("requests_aborted_total")
-    connections = in_parallel(lambda _: leave_after(server, path, body, chunks, close)[0], range(50))
+    # A salt each: those of one salt would hold the pages of their equal text together.
+    connections = in_parallel(lambda index: leave_after(server, path, body | {"cache_salt": str(index)}, chunks, close)[0], range(50))
     wait_until(lambda: server.metric("num_requests_running") >= 50, 20, "all of them run")
     assert server.metric("kv_pages_used") >= 50
     for connection in connections:
