@@ -6,7 +6,6 @@
 // No corpus is kept: inputs that are no GGUF files turn into small valid ones, made here.
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "checkpoint/ggml_format.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/tensor_accounting.h"
+#include "fuzz/place_seed.h"
 #include "tests/support/gguf_writer.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
@@ -106,10 +106,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
                                           unsigned int seed) {
   if (size < masu::kSmallestFile) {
     static const masu::ByteVector seeds[] = {masu::MakeSeed(false), masu::MakeSeed(true)};
-    const masu::ByteVector& chosen = seeds[seed % 2];
-    if (chosen.size() <= max_size) {
-      std::memcpy(data, chosen.data(), chosen.size());
-      return chosen.size();
+    if (const size_t placed = masu::PlaceSeed(seeds[seed % 2], data, max_size); placed > 0) {
+      return placed;
     }
   }
   return LLVMFuzzerMutate(data, size, max_size);

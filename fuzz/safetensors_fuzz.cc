@@ -17,6 +17,7 @@
 #include "checkpoint/hf_tensor_names.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_accounting.h"
+#include "fuzz/place_seed.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
@@ -101,10 +102,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
                                           unsigned int seed) {
   if (size < 8) {
-    const std::string chosen = masu::Seed(seed % 2 == 0);
-    if (chosen.size() <= max_size) {
-      std::memcpy(data, chosen.data(), chosen.size());
-      return chosen.size();
+    if (const size_t placed = masu::PlaceSeed(masu::Seed(seed % 2 == 0), data, max_size);
+        placed > 0) {
+      return placed;
     }
   }
   return LLVMFuzzerMutate(data, size, max_size);

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 
 #include "base/check.h"
+#include "fuzz/place_seed.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
@@ -138,10 +138,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
                                           unsigned int seed) {
   constexpr size_t kSmallest = 20;
   if (size < kSmallest || seed % 256 == 0) {
-    const std::string chosen = masu::Seed(seed >> 8);
-    if (chosen.size() <= max_size) {
-      std::memcpy(data, chosen.data(), chosen.size());
-      return chosen.size();
+    if (const size_t placed = masu::PlaceSeed(masu::Seed(seed >> 8), data, max_size); placed > 0) {
+      return placed;
     }
   }
   return LLVMFuzzerMutate(data, size, max_size);
