@@ -43,8 +43,8 @@ Result<void> LoadGeneration(const Checkpoint& checkpoint, const std::string& sou
   return {};
 }
 
-Result<void> LoadTemplate(LoadedModel& loaded) {
-  auto opened = OpenChatTemplate(loaded.path, "");
+Result<void> LoadTemplate(const Checkpoint& checkpoint, LoadedModel& loaded) {
+  auto opened = OpenChatTemplate(checkpoint, "");
   if (opened.ok()) {
     loaded.chat_template = std::move(opened).value();
     return {};
@@ -56,8 +56,8 @@ Result<void> LoadTemplate(LoadedModel& loaded) {
   return {};
 }
 
-Result<void> LoadText(bool needs_tokenizer, LoadedModel& loaded) {
-  auto tokenizer = OpenTokenizer(loaded.path);
+Result<void> LoadText(const Checkpoint& checkpoint, bool needs_tokenizer, LoadedModel& loaded) {
+  auto tokenizer = OpenTokenizer(checkpoint);
   if (!tokenizer.ok()) {
     if (needs_tokenizer) return tokenizer.error();
     return {};
@@ -69,7 +69,7 @@ Result<void> LoadText(bool needs_tokenizer, LoadedModel& loaded) {
         "refused",
         loaded.path, loaded.tokenizer->vocab_size(), loaded.config.vocab_size);
   }
-  return LoadTemplate(loaded);
+  return LoadTemplate(checkpoint, loaded);
 }
 
 }  // namespace
@@ -111,7 +111,7 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   loaded->activation_dtype = bf16 ? "bfloat16" : "float32";
 
   report(0.02, "reading the tokenizer");
-  MASU_TRY(LoadText(needs_tokenizer, *loaded));
+  MASU_TRY(LoadText(*checkpoint, needs_tokenizer, *loaded));
   const ModelOptions options{.bf16_activations = bf16,
                              .max_rows = config.max_num_batched_tokens,
                              .max_logit_rows = kLogitRows,

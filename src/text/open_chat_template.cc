@@ -19,14 +19,13 @@ constexpr const char* kToolUse = "tool_use";
 
 using Sources = std::map<std::string, std::string>;  // by name
 
-Result<Sources> ReadGguf(const std::string& path) {
+Result<Sources> ReadGguf(const GgufFile& file) {
   constexpr std::string_view kKey = "tokenizer.chat_template";
-  MASU_ASSIGN_OR_RETURN(const auto file, GgufFile::Open(path));
   Sources sources;
-  for (const std::string& key : file->keys()) {
+  for (const std::string& key : file.keys()) {
     const bool named = key.starts_with(kKey) && key.size() > kKey.size() && key[kKey.size()] == '.';
     if (key != kKey && !named) continue;
-    MASU_ASSIGN_OR_RETURN(auto source, file->GetString(key));
+    MASU_ASSIGN_OR_RETURN(auto source, file.GetString(key));
     sources[named ? key.substr(kKey.size() + 1) : kDefault] = std::move(source).value_or("");
   }
   return sources;
@@ -106,19 +105,35 @@ class ToolAwareTemplate final : public ChatTemplate {
   std::unique_ptr<ChatTemplate> with_tools_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<ChatTemplate>> OpenChatTemplate(const std::string& path,
-                                                       const std::string& name) {
-  std::error_code error;
-  const bool is_directory = std::filesystem::is_directory(path, error);
-  MASU_ASSIGN_OR_RETURN(const Sources sources,
-                        is_directory ? ReadDirectory(ModelDirectory(path)) : ReadGguf(path));
+Result<std::unique_ptr<ChatTemplate>> Choose(const Sources& sources, const std::string& name) {
   MASU_ASSIGN_OR_RETURN(auto plain, ParseNamed(sources, name.empty() ? kDefault : name));
   if (!name.empty() || !sources.contains(kToolUse)) return plain;
   MASU_ASSIGN_OR_RETURN(auto with_tools, ParseNamed(sources, kToolUse));
   return std::unique_ptr<ChatTemplate>(
       std::make_unique<ToolAwareTemplate>(std::move(plain), std::move(with_tools)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ChatTemplate>> OpenChatTemplate(const std::string& path,
+                                                       const std::string& name) {
+  std::error_code error;
+  Sources sources;
+  if (std::filesystem::is_directory(path, error)) {
+    MASU_ASSIGN_OR_RETURN(sources, ReadDirectory(ModelDirectory(path)));
+  } else {
+    MASU_ASSIGN_OR_RETURN(const auto file, GgufFile::Open(path));
+    MASU_ASSIGN_OR_RETURN(sources, ReadGguf(*file));
+  }
+  return Choose(sources, name);
+}
+
+Result<std::unique_ptr<ChatTemplate>> OpenChatTemplate(const Checkpoint& checkpoint,
+                                                       const std::string& name) {
+  const GgufFile* gguf = checkpoint.gguf();
+  MASU_ASSIGN_OR_RETURN(const Sources sources,
+                        gguf != nullptr ? ReadGguf(*gguf) : ReadDirectory(*checkpoint.directory()));
+  return Choose(sources, name);
 }
 
 }  // namespace masu

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "checkpoint/checkpoint.h"
 #include "text/chat_template.h"
 
 namespace masu {
@@ -16,6 +17,9 @@ namespace masu {
 // The one named `name`. If that is empty, transformers' choice: "default", but "tool_use", if there
 // is one, for chats with tools. kNotFound: there is no such template; kDataLoss: a file is damaged.
 Result<std::unique_ptr<ChatTemplate>> OpenChatTemplate(const std::string& path,
+                                                       const std::string& name);
+// That of a checkpoint that is open already: a GGUF file is not read again.
+Result<std::unique_ptr<ChatTemplate>> OpenChatTemplate(const Checkpoint& checkpoint,
                                                        const std::string& name);
 
 }  // namespace masu

@@ -20,6 +20,13 @@ Result<HuggingFaceTokenizerFiles> ReadDirectory(const ModelDirectory& directory)
   return files;
 }
 
+Result<std::unique_ptr<Tokenizer>> FromFiles(const HuggingFaceTokenizerFiles& files,
+                                             const std::string& path) {
+  auto tokenizer = Tokenizer::FromHuggingFace(files);
+  if (tokenizer.ok()) return tokenizer;
+  return Error{tokenizer.error().code, path + ": " + tokenizer.error().message, {}};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path) {
@@ -35,9 +42,14 @@ Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path) {
     MASU_ASSIGN_OR_RETURN(const auto file, GgufFile::Open(path));
     return Tokenizer::FromGguf(*file);
   }
-  auto tokenizer = Tokenizer::FromHuggingFace(files);
-  if (tokenizer.ok()) return tokenizer;
-  return Error{tokenizer.error().code, path + ": " + tokenizer.error().message, {}};
+  return FromFiles(files, path);
+}
+
+Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const Checkpoint& checkpoint) {
+  if (checkpoint.gguf() != nullptr) return Tokenizer::FromGguf(*checkpoint.gguf());
+  MASU_ASSIGN_OR_RETURN(const HuggingFaceTokenizerFiles files,
+                        ReadDirectory(*checkpoint.directory()));
+  return FromFiles(files, checkpoint.path());
 }
 
 }  // namespace masu

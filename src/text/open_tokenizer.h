@@ -5,10 +5,13 @@
 #include <memory>
 #include <string>
 
+#include "checkpoint/checkpoint.h"
 #include "text/tokenizer.h"
 
 namespace masu {
 
 Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path);
+// That of a checkpoint that is open already: a GGUF file is not read again.
+Result<std::unique_ptr<Tokenizer>> OpenTokenizer(const Checkpoint& checkpoint);
 
 }  // namespace masu
