@@ -8,8 +8,6 @@
 namespace masu {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
-
 class SentencePieceNormalizer final : public Normalizer {
  public:
   explicit SentencePieceNormalizer(SentencePieceNormalization options)

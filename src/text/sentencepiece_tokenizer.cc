@@ -10,8 +10,7 @@ namespace masu {
 namespace {
 
 constexpr std::string_view kName = "tokenizer.model";
-constexpr std::string_view kMark = "\xE2\x96\x81";  // U+2581
-constexpr size_t kMaxTrieText = size_t{16} << 20;   // see tokenizer_json_model.cc
+constexpr size_t kMaxTrieText = size_t{16} << 20;  // see tokenizer_json_model.cc
 
 enum ModelType : uint64_t { kUnigram = 1, kBpe = 2 };
 
@@ -192,7 +191,7 @@ TokenizerOr Load(std::string_view bytes, TokenizerConfig config, const std::vect
     parts.prefix = around->prefix;
     parts.suffix = around->suffix;
   }
-  parts.decoder.edits.push_back(MakeReplaceEdit(Regex::Literal(kMark), " "));
+  parts.decoder.edits.push_back(MakeReplaceEdit(Regex::Literal(kSpaceMark), " "));
   parts.decoder.byte_fallback = model.byte_fallback;
   if (model.add_dummy_prefix || model.remove_extra_whitespaces) parts.decoder.strip = {" ", 1};
   parts.vocabulary = vocabulary;

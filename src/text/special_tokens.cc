@@ -35,6 +35,15 @@ std::vector<TrustRun> Joined(std::span<const TrustRun> runs) {
 
 }  // namespace
 
+TrustedText JoinSegments(std::span<const TextSegment> segments) {
+  TrustedText joined;
+  for (const TextSegment& segment : segments) {
+    joined.text += segment.text;
+    joined.runs.push_back({joined.text.size(), segment.trusted});
+  }
+  return joined;
+}
+
 std::vector<SpecialMatch> SpecialTokens::Find(std::string_view text,
                                               std::span<const TrustRun> runs) const {
   const std::vector<TrustRun> joined = Joined(runs);

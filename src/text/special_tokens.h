@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "text/tokenizer.h"
 #include "text/vocabulary.h"
 
 namespace masu {
@@ -18,6 +20,13 @@ struct TrustRun {
   size_t end = 0;  // where the run ends, in bytes of the whole text
   bool trusted = false;
 };
+
+struct TrustedText {
+  std::string text;
+  std::vector<TrustRun> runs;
+};
+// Segments one after the other, each a run.
+TrustedText JoinSegments(std::span<const TextSegment> segments);
 
 struct SpecialMatch {
   size_t begin = 0;

@@ -9,7 +9,6 @@ namespace masu {
 namespace {
 
 constexpr TokenId kNoToken = -1;
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581 spells a space
 
 std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to) {
   std::string out;

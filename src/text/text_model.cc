@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "text/utf8.h"
+
 namespace masu {
 namespace {
 
-constexpr std::string_view kMark = "\xE2\x96\x81";  // U+2581
-
 size_t LeadingMarks(std::string_view text) {
   size_t at = 0;
-  while (text.substr(at).starts_with(kMark)) at += kMark.size();
+  while (text.substr(at).starts_with(kSpaceMark)) at += kSpaceMark.size();
   return at;
 }
 
@@ -30,11 +30,11 @@ bool ByteTokens::Append(std::string_view bytes, std::vector<TokenId>* out) const
 }
 
 bool MarksBeginWords(std::string_view piece) {
-  return piece.find(kMark, LeadingMarks(piece)) == std::string_view::npos;
+  return piece.find(kSpaceMark, LeadingMarks(piece)) == std::string_view::npos;
 }
 
 size_t MarkedWordLength(std::string_view text) {
-  return std::min(text.size(), text.find(kMark, LeadingMarks(text)));
+  return std::min(text.size(), text.find(kSpaceMark, LeadingMarks(text)));
 }
 
 std::optional<uint8_t> ParseByteToken(std::string_view piece) {

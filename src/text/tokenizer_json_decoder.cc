@@ -67,7 +67,8 @@ class DecoderReader {
   Result<void> ReadMetaspace(const JsonNode& node) {
     MASU_TRY(node.AllowOnly(
         {"type", "replacement", "add_prefix_space", "str_rep", "prepend_scheme", "split"}));
-    MASU_ASSIGN_OR_RETURN(const std::string mark, node.StringOr("replacement", "\xE2\x96\x81"));
+    MASU_ASSIGN_OR_RETURN(const std::string mark,
+                          node.StringOr("replacement", std::string(kSpaceMark)));
     if (mark.empty()) return node.Wrong("has an empty replacement");
     MASU_ASSIGN_OR_RETURN(const bool prefix, node.BoolOr("add_prefix_space", true));
     MASU_ASSIGN_OR_RETURN(const std::string scheme,

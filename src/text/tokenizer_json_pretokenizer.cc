@@ -48,7 +48,7 @@ Made ReadByteLevel(const JsonNode& node) {
 Made ReadMetaspace(const JsonNode& node) {
   MASU_TRY(node.AllowOnly(
       {"type", "replacement", "add_prefix_space", "str_rep", "prepend_scheme", "split"}));
-  MASU_ASSIGN_OR_RETURN(std::string mark, node.StringOr("replacement", "\xE2\x96\x81"));
+  MASU_ASSIGN_OR_RETURN(std::string mark, node.StringOr("replacement", std::string(kSpaceMark)));
   if (mark.empty() || DecodeUtf8(mark).length != mark.size()) {
     return node.Wrong("has a replacement that is not one character");
   }

@@ -33,5 +33,7 @@ size_t ValidUtf8Prefix(std::string_view text);
 void AppendDecided(std::string_view bytes, std::string* pending, std::string* out);
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
+// U+2581, which stands for a space in SentencePiece vocabularies.
+inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 
 }  // namespace masu

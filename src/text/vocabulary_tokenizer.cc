@@ -18,13 +18,8 @@ std::vector<TokenId> VocabularyTokenizer::Encode(std::string_view text,
 
 std::vector<TokenId> VocabularyTokenizer::EncodeSegments(std::span<const TextSegment> segments,
                                                          bool add_special) const {
-  std::string text;
-  std::vector<TrustRun> runs;
-  for (const TextSegment& segment : segments) {
-    text += segment.text;
-    runs.push_back({text.size(), segment.trusted});
-  }
-  return EncodeRuns(text, runs, add_special);
+  const TrustedText joined = JoinSegments(segments);
+  return EncodeRuns(joined.text, joined.runs, add_special);
 }
 
 std::vector<TokenId> VocabularyTokenizer::EncodeRuns(std::string_view text,
