@@ -261,7 +261,7 @@ TEST_P(BrokenLogits, FailTheirRequestOnly) {
     EXPECT_GT(rig.stats().kv_pages_cached, 0u);
   }
 }
-INSTANTIATE_TEST_SUITE_P(All, BrokenLogits, testing::ValuesIn(kKvChoices),
+INSTANTIATE_TEST_SUITE_P(All, BrokenLogits, testing::ValuesIn(KvChoicesToRun()),
                          [](const auto& info) { return info.param.name(); });
 
 // The fault may come late: what was said before stands, and choices fail one by one.

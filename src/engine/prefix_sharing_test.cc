@@ -245,7 +245,7 @@ TEST_P(PrefixSharing, RandomRequestsInASmallArena) {
 
 std::vector<SharingCase> AllCases() {
   std::vector<SharingCase> cases;
-  for (const KvChoice& kv : kKvChoices) {
+  for (const KvChoice& kv : KvChoicesToRun()) {
     if (!kSanitized) cases.push_back({kv, "float32"});
     cases.push_back({kv, "bfloat16"});
   }

@@ -278,7 +278,7 @@ TEST_P(SameBits, InLongContexts) {
 
 std::vector<SameBitsCase> AllCases() {
   std::vector<SameBitsCase> cases;
-  for (const KvChoice& kv : kKvChoices) {
+  for (const KvChoice& kv : KvChoicesToRun()) {
     if (!kSanitized) cases.push_back({kv, "float32"});
     cases.push_back({kv, "bfloat16"});
   }

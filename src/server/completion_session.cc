@@ -1,11 +1,19 @@
 #include "server/completion_session.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "server/api_error.h"
 #include "server/sse.h"
 
 namespace masu {
+namespace {
+
+// A session that is far behind the engine lets the others have the I/O thread in between.
+constexpr size_t kUpdatesPerTurn = 64;
+
+}  // namespace
 
 class CompletionSession::PromptSink : public OutputSink {
  public:
@@ -130,18 +138,26 @@ void CompletionSession::Enqueue(size_t prompt, RequestId id, ChoiceUpdate update
 }
 
 void CompletionSession::Drain() {
-  std::vector<News> inbox;
   {
     std::lock_guard lock(mutex_);
-    inbox.swap(inbox_);
     drain_posted_ = false;
     // Aborts that we asked for: whoever cancelled has posted, or is about to post, the end.
     if (cancelled_) return;
+    std::move(inbox_.begin(), inbox_.end(), std::back_inserter(backlog_));
+    inbox_.clear();
   }
-  for (News& news : inbox) {
+  for (size_t i = 0; i < kUpdatesPerTurn && !backlog_.empty(); ++i) {
     if (done_) return;
+    News news = std::move(backlog_.front());
+    backlog_.pop_front();
     Handle(std::move(news));
   }
+  if (backlog_.empty()) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(drain_posted_, true)) return;
+  }
+  deps_.io->Post([self = shared_from_this()] { self->Drain(); });
 }
 
 void CompletionSession::Handle(News news) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -122,6 +123,7 @@ class CompletionSession : public std::enable_shared_from_this<CompletionSession>
   bool cancelled_ = false;
 
   // I/O thread only, once Start has returned.
+  std::deque<News> backlog_;                               // taken from the inbox, not handled yet
   std::vector<Choice> choices_;                            // [prompts * n]
   std::vector<std::vector<TokenOutput>> prompt_logprobs_;  // [prompts]
   // [prompts] tokens that no choice had to compute; none before a choice has begun.

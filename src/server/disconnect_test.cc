@@ -95,6 +95,19 @@ TEST(SlowReader, IsThrownOut) {
   EXPECT_EQ(running.Get("/health").status, 200);
 }
 
+// A session that is far behind the engine does not hold up the others.
+TEST(Backlog, IsHandledInTurns) {
+  const auto engine = Endless(0);
+  engine->updates_per_step = 300'000;
+  const RunningServer running(engine);
+  HttpClient client(running.port());
+  client.Send(HttpClient::Format("POST", kCompletions, Body(false, 300'000)));
+  ASSERT_TRUE(Eventually([&] { return engine->generated == 300'000; }));
+  EXPECT_EQ(running.Get("/health").status, 200);
+  EXPECT_EQ(running.server->metrics().in_flight(), 1u);  // answered while the backlog was there
+  EXPECT_EQ(client.Receive().status, 200);
+}
+
 TEST(ManyStreams, AreCompleteAndSeparate) {
   const auto engine = std::make_shared<FakeEngine>([](const Request& request, uint32_t) {
     return std::vector<TokenId>(request.prompt.end() - 2, request.prompt.end());

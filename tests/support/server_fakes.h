@@ -118,6 +118,7 @@ class FakeEngine : public Engine {
 
   std::atomic<int> step_microseconds = 0;
   std::atomic<int> tokens_per_update = 1;
+  std::atomic<int> updates_per_step = 1;
   std::atomic<bool> paused = false;  // nothing comes out
   std::atomic<int> fail_after = -1;  // kError after so many tokens of a choice
   std::atomic<uint32_t> max_requests = 1u << 30;
@@ -209,15 +210,14 @@ class FakeEngine : public Engine {
       wake_.wait_for(lock, std::chrono::milliseconds(1),
                      [&] { return stopping_ || !running_.empty(); });
       for (auto it = running_.begin(); it != running_.end();) {
-        StepOne(*it);
+        for (int i = 0; i < updates_per_step; ++i) StepOne(*it);
         const bool done = std::all_of(it->choices.begin(), it->choices.end(),
                                       [](const Choice& choice) { return choice.done; });
         it = done ? running_.erase(it) : std::next(it);
       }
       lock.unlock();
-      if (step_microseconds > 0) {
-        std::this_thread::sleep_for(std::chrono::microseconds(step_microseconds));
-      }
+      // At least one microsecond: who waits for the mutex must get it.
+      std::this_thread::sleep_for(std::chrono::microseconds(std::max(1, step_microseconds.load())));
       lock.lock();
     }
     for (Running& running : running_) {
