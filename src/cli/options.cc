@@ -9,6 +9,7 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "engine/fault_injection.h"
 
 namespace masu {
 namespace {
@@ -45,6 +46,71 @@ const CLI::Validator kShare(
       return fits ? std::string() : "'" + text + "' is no share above 0 and up to 1, such as 0.9";
     },
     "");
+
+// An option whose value is one of a few words.
+template <typename Value>
+void AddChoice(CLI::App& app, const std::string& flag, Value& value,
+               const std::vector<std::pair<std::string, Value>>& words, const std::string& help) {
+  app.add_option_function<std::string>(
+         flag,
+         [flag, &value, words](const std::string& text) {
+           std::string known;
+           for (const auto& [word, meaning] : words) {
+             if (text == word) {
+               value = meaning;
+               return;
+             }
+             known += (known.empty() ? "" : ", ") + word;
+           }
+           throw CLI::ValidationError(flag, "'" + text + "' is unknown; use one of " + known);
+         },
+         help)
+      ->type_name("WORD");
+}
+
+void AddIntegrityOptions(CLI::App& app, EngineConfig& config) {
+  AddChoice<KvIntegrity>(app, "--kv-integrity", config.kv_integrity,
+                         {{"repair", KvIntegrity::kRepair},
+                          {"abort", KvIntegrity::kAbort},
+                          {"off", KvIntegrity::kOff}},
+                         "what becomes of a request whose pages are not what it expects: repair "
+                         "(default: computed again), abort, or off (no checks: to measure them)");
+  app.add_option("--kv-integrity-unready-after", config.kv_integrity_unready_after,
+                 "bad pages within a minute after which nothing is admitted; 0: never")
+      ->capture_default_str();
+  app.add_option("--kv-scrub-period", config.kv_scrub_seconds,
+                 "seconds within which the bytes of all full pages are verified once; 0: never")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  app.add_option("--fault-injection", config.fault_injection,
+                 "for tests: KIND=CHANCE,...,seed=N; makes pages go wrong on purpose")
+      ->check([](const std::string& text) {
+        const Result<FaultRates> rates = ParseFaultRates(text);
+        return rates.ok() ? std::string() : rates.error().message;
+      });
+}
+
+void AddSwapOptions(CLI::App& app, EngineConfig& config) {
+  app.add_option_function<std::string>(
+         "--swap-space",
+         [&config](const std::string& text) {
+           // A number alone is GiB, as in vLLM.
+           const bool number = text.find_first_not_of("0123456789.") == std::string::npos;
+           const Result<Bytes> bytes = ParseBytes(number ? text + "GiB" : text);
+           if (!bytes.ok()) throw CLI::ValidationError("--swap-space", bytes.error().message);
+           config.swap_space = *bytes;
+         },
+         "GiB for pages of preempted requests, inside the memory budget; 0: none (default: 4)")
+      ->type_name("GIB");
+  app.add_option("--swap-dir", config.swap_dir,
+                 "folder for those pages, in files without names, instead of memory");
+  AddChoice<PreemptionMode>(app, "--preemption-mode", config.preemption_mode,
+                            {{"auto", PreemptionMode::kAuto},
+                             {"swap", PreemptionMode::kSwap},
+                             {"recompute", PreemptionMode::kRecompute}},
+                            "how a preempted request comes back: swap, recompute, or auto "
+                            "(default): whichever is measured to be faster");
+}
 
 void AddEngineOptions(CLI::App& app, EngineConfig& config) {
   app.add_option("--kv-cache-dtype", config.kv_cache_dtype,
@@ -86,6 +152,8 @@ void AddEngineOptions(CLI::App& app, EngineConfig& config) {
       "--enable-prefix-caching,!--no-enable-prefix-caching", config.enable_prefix_caching,
       "keep pages of prompts and answers, and share them among requests of one API key and "
       "cache_salt that begin alike (default: on)");
+  AddIntegrityOptions(app, config);
+  AddSwapOptions(app, config);
   app.add_option("--max-num-seqs", config.max_num_seqs, "choices that may run at once")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
@@ -134,9 +202,6 @@ struct ForeignFlag {
   const char* what;
 };
 constexpr ForeignFlag kForeignFlags[] = {
-    {"--swap-space", true,
-     "swapping is not built yet: a preempted request is recomputed, with the same answer"},
-    {"--preemption-mode", true, "preempted requests are recomputed"},
     {"--calculate-kv-scales", false, "scales are dynamic already; no calibration is needed"},
     {"--enable-chunked-prefill", false, "prompts are always computed in chunks"},
     {"--no-enable-chunked-prefill", false,
@@ -193,6 +258,8 @@ void AddServerOptions(CLI::App& app, ServerConfig& config) {
   app.add_option("--max-body-bytes", config.http.body_limit, "largest request body")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
       ->capture_default_str();
+  app.add_flag("--enable-debug-endpoints", config.debug_endpoints,
+               "open GET /debug/kv: what the cache holds, and what the validators say");
   app.add_option_function<std::string>(
          "--metrics-prefix",
          [&config](const std::string& name) {

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "base/typed_id.h"
 #include "base/units.h"
 #include "engine/engine_config.h"
 #include "engine/request.h"
+#include "ops/page_header.h"
 
 namespace masu {
 
@@ -37,12 +39,32 @@ struct EngineStats {
   uint64_t prefix_hits = 0;
   uint64_t resumed_tokens = 0;  // that preempted choices read from the cache when they went on
   uint64_t steps = 0;
-  uint64_t kv_page_checks = 0;  // page headers compared with what requests expect
-  uint64_t kv_page_mismatches = 0;
-  uint64_t nonfinite_logits = 0;  // requests ended because the model gave NaN or infinity
-  uint64_t kv_pages_used = 0;     // gauge
-  uint64_t kv_pages_cached = 0;   // gauge: kept for equal prefixes, and nobody's now
-  uint64_t kv_pages_dropped = 0;  // cached pages that made room for others
+  // Pages compared with what requests expect: headers before each step, contents where pages come
+  // back from swap space and where the scrub passes.
+  PageChecks step_checks, swap_in_checks, scrub_checks;
+  uint64_t kv_pages_repaired = 0;     // bad pages whose contents were computed again
+  uint64_t kv_integrity_aborts = 0;   // requests ended because a page was bad
+  uint64_t kv_pages_quarantined = 0;  // gauge
+  bool kv_unready = false;            // too many mismatches within a minute: nothing is admitted
+  double kv_check_seconds = 0.0;      // sum over steps: comparing headers
+  double kv_seal_seconds = 0.0;       // likewise: checksums of full pages
+  double kv_scrub_seconds = 0.0;
+  uint64_t requests_swapped = 0;  // gauge: choices whose pages are in swap space
+  uint64_t swap_used_bytes = 0;   // gauge
+  uint64_t swap_limit_bytes = 0;
+  uint64_t swaps_out = 0;  // choices moved to swap space, and back
+  uint64_t swaps_in = 0;
+  uint64_t swap_fallbacks = 0;  // preempted choices that were recomputed for want of swap space
+  uint64_t swap_out_bytes = 0;
+  uint64_t swap_in_bytes = 0;
+  double swap_out_seconds = 0.0;
+  double swap_in_seconds = 0.0;
+  std::vector<uint64_t> faults_injected;  // by FaultKind; empty without fault injection
+  uint64_t nonfinite_logits = 0;          // requests ended because the model gave NaN or infinity
+  uint64_t kv_pages_used = 0;             // gauge
+  uint64_t kv_pages_cached = 0;           // gauge: kept for equal prefixes, and nobody's now
+  uint64_t kv_pages_dropped = 0;          // cached pages that made room for others
+  uint64_t kv_pages_allocated = 0;        // each time with a new tag
   uint64_t kv_pages_total = 0;
   double kv_cache_usage = 0.0;   // bytes of pages held by live requests / arena bytes, 0 to 1
   double step_seconds = 0.0;     // sum over steps
@@ -62,6 +84,33 @@ struct CacheInfo {
   uint32_t max_model_len = 0;     // after shrinking to what fits
   bool prefix_caching = false;    // asked for, and possible with this model
   std::string recommended_dtype;  // lowest measured error at 8 bits (design.md, promise 6)
+};
+
+// What the cache holds right now, and what is wrong with it (for /debug/kv). No tokens, no secrets.
+struct KvReport {
+  struct Layout {
+    uint64_t page_bytes = 0;
+    uint64_t free = 0;  // that could be had, if need be in place of cached ones
+    uint64_t in_use = 0;
+    uint64_t idle = 0;  // cached, and nobody's
+    uint64_t sealed = 0;
+    uint64_t quarantined = 0;
+  };
+  struct Choice {
+    RequestId id;
+    uint32_t choice = 0;
+    bool running = false;
+    uint64_t tokens = 0;
+    uint64_t computed = 0;
+    uint64_t pages = 0;
+    uint64_t swapped_bytes = 0;
+  };
+  uint64_t slabs = 0;
+  uint64_t free_slabs = 0;
+  std::vector<Layout> layouts;
+  std::vector<Choice> choices;
+  uint64_t swap_used = 0;
+  std::vector<std::string> violations;  // of what must always hold; empty if all is well
 };
 
 class Engine {
@@ -87,6 +136,8 @@ class Engine {
   virtual void Wake() = 0;
 
   virtual EngineStats Stats() const = 0;
+  // Runs the validators between two steps; blocks until then. Errors if the engine does not step.
+  virtual Result<KvReport> InspectKv() = 0;
   virtual const CacheInfo& cache_info() const = 0;
   virtual const EngineConfig& config() const = 0;
   virtual const LoadedModel& model() const = 0;

@@ -11,6 +11,10 @@
 namespace masu {
 
 enum class SchedulingPolicy { kFcfs, kPriority };
+// What happens to a request whose pages are not what it expects.
+enum class KvIntegrity { kRepair, kAbort, kOff };
+// How a preempted request gets its K and V back.
+enum class PreemptionMode { kAuto, kSwap, kRecompute };
 
 struct EngineConfig {
   // Memory
@@ -23,6 +27,15 @@ struct EngineConfig {
   std::string kv_scale = "auto";               // auto | dynamic | unit
   bool enable_prefix_caching = true;           // pages of equal prefixes are shared and kept
   uint32_t prefix_hash_bits = 64;              // of the index of prefixes; fewer are for tests
+  // Pages that are not trusted (design.md, promise 4)
+  KvIntegrity kv_integrity = KvIntegrity::kRepair;
+  uint32_t kv_integrity_unready_after = 3;  // mismatches within a minute; 0: never
+  double kv_scrub_seconds = 600;  // all sealed pages are verified once in that time; 0: never
+  std::string fault_injection;    // as ParseFaultRates reads it; empty: none
+  // Preemption
+  PreemptionMode preemption_mode = PreemptionMode::kAuto;
+  Bytes swap_space = GiB(4);  // for pages of preempted requests
+  std::string swap_dir;       // they go to files there instead of memory
   // Scheduling
   uint32_t max_num_seqs = 256;
   uint32_t max_num_batched_tokens = 2048;

@@ -52,6 +52,18 @@ Result<void> EngineImpl::Init() {
   MASU_ASSIGN_OR_RETURN(
       runner_, ModelRunner::Create(*model_->model, *model_->ops, *cache_, config_.max_num_seqs));
   sampler_ = std::make_unique<Sampler>(SampleableTokens());
+  if (config_.preemption_mode == PreemptionMode::kSwap && config_.swap_space.value == 0) {
+    return InvalidArgument("--preemption-mode swap needs a --swap-space above 0");
+  }
+  if (config_.swap_space.value > 0 && config_.preemption_mode != PreemptionMode::kRecompute) {
+    MASU_ASSIGN_OR_RETURN(swap_, SwapSpace::Create(config_.swap_space, config_.swap_dir));
+    totals_.swap_limit_bytes = swap_->limit();
+  }
+  if (!config_.fault_injection.empty()) {
+    MASU_ASSIGN_OR_RETURN(const FaultRates rates, ParseFaultRates(config_.fault_injection));
+    faults_ = std::make_unique<FaultInjector>(rates, *cache_);
+    LogWarning("fault injection is on ({}): for tests only", config_.fault_injection);
+  }
   const GoesFirst order{config_.scheduling_policy == SchedulingPolicy::kPriority};
   running_ = Queue(order);
   waiting_ = Queue(order);
@@ -147,6 +159,12 @@ Result<RequestId> EngineImpl::Submit(Request request) {
   state->unfinished = choices;
 
   const std::lock_guard lock(mutex_);
+  if (stats_.kv_unready) {
+    return MakeError(ErrorCode::kUnavailable,
+                     "KV pages failed {} checks within a minute: nothing is admitted until a "
+                     "minute has passed; see the log, and restart the server if it goes on",
+                     config_.kv_integrity_unready_after);
+  }
   // Whoever the next step can seat does not wait, so an idle engine takes a burst of max_num_seqs
   // beside the queue. Free seats are of no use while pages are short.
   const uint64_t running = std::min<uint64_t>(stats_.requests_running, config_.max_num_seqs);
@@ -182,6 +200,7 @@ Result<RequestId> EngineImpl::Submit(Request request) {
   }
   const RequestId id = state->id;
   inbox_.requests.push_back(std::move(state));
+  if (faults_ && faults_->Happens(FaultKind::kLostWakeUp)) return id;
   woken_ = true;
   wake_.notify_one();
   return id;
@@ -209,7 +228,9 @@ void EngineImpl::Wake() {
 
 void EngineImpl::WaitForWork() {
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [this] { return woken_; });
+  // Not forever: pages are scrubbed while nothing runs, and a wake-up that got lost must not
+  // matter.
+  wake_.wait_for(lock, std::chrono::seconds(1), [this] { return woken_; });
   woken_ = false;
 }
 
@@ -225,12 +246,19 @@ EngineStats EngineImpl::Stats() const {
 bool EngineImpl::Step() {
   const auto start = std::chrono::steady_clock::now();
   DrainInbox();
+  ScrubPages();
   StepPlan plan = PlanStep();
   Apply(plan);
+  InjectFaults(plan);
   CheckPages(plan);
+  const auto begin = std::chrono::steady_clock::now();
   if (!plan.entries.empty()) RunStep(plan);
+  MeasureSpeed(plan,
+               std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   Commit(plan);
+  if (cache_->pool().quarantined_pages() > 0) cache_->EndQuarantine(LiveTables());
   CheckInvariants();
+  UpdateReadiness();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   // Statistics first: whoever gets a final update may look at them at once.
@@ -260,6 +288,7 @@ void EngineImpl::DrainInbox() {
     }
     Forget(*it->second);
   }
+  for (std::promise<KvReport>& inspection : inbox.inspections) inspection.set_value(MakeReport());
   for (const Stop& stop : inbox.stops) {
     const auto it = requests_.find(stop.id.value());
     if (it == requests_.end() || stop.choice >= it->second->sequences.size()) continue;
@@ -342,16 +371,22 @@ std::span<const TokenId> EngineImpl::ReadableTokens(const Sequence& sequence) co
 }
 
 CachedPrefix EngineImpl::FindPrefix(const Sequence& sequence) const {
-  if (!cache_info_.prefix_caching) return {};
+  const uint32_t swapped = sequence.swapped ? sequence.swapped->computed : 0;
+  if (!cache_info_.prefix_caching) return {.tokens = swapped, .in_use = {}};
   const KvCache::PrefixMatch match =
       cache_->MatchPrefix(sequence.tables[0], ReadableTokens(sequence));
-  return {.tokens = match.tokens, .in_use = {match.pages_in_use}};
+  return {.tokens = std::max(match.tokens, swapped), .in_use = {match.pages_in_use}};
 }
 
 // Only tokens of finished steps: a page that is being computed is not handed out.
-void EngineImpl::PublishPrefix(Sequence& sequence) {
-  if (!cache_info_.prefix_caching) return;
-  cache_->PublishPrefix(sequence.tables[0], std::span(sequence.tokens).first(sequence.computed));
+void EngineImpl::SettlePages(Sequence& sequence) {
+  if (cache_info_.prefix_caching) {
+    cache_->PublishPrefix(sequence.tables[0], std::span(sequence.tokens).first(sequence.computed));
+  }
+  if (config_.kv_integrity == KvIntegrity::kOff) return;
+  const auto begin = Clock::now();
+  for (BlockTable& table : sequence.tables) cache_->Seal(table, sequence.computed);
+  totals_.kv_seal_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 void EngineImpl::Admit(Sequence& sequence) {
@@ -362,19 +397,31 @@ void EngineImpl::Admit(Sequence& sequence) {
     sequence.computed = cache_->TakePrefix(sequence.tables[0], ReadableTokens(sequence));
   }
   if (sequence.preemptions > 0) totals_.resumed_tokens += sequence.computed;
+  if (sequence.swapped) SwapIn(sequence);
   // Tokens that it computed itself and found again after a preemption were computed all the same.
   sequence.cached_tokens =
       std::min(sequence.cached_tokens.value_or(sequence.computed), sequence.computed);
 }
 
 void EngineImpl::Preempt(Sequence& sequence) {
+  if (ShouldSwap(sequence) && !SwapOut(sequence)) ++totals_.swap_fallbacks;
+  ++sequence.preemptions;
+  ++totals_.preemptions;
+  ReturnToQueue(sequence);
+}
+
+void EngineImpl::ReturnToQueue(Sequence& sequence) {
   running_.erase(&sequence);
   for (BlockTable& table : sequence.tables) cache_->Release(table);
   sequence.computed = 0;
   sequence.state = SequenceState::kWaiting;
-  ++sequence.preemptions;
-  ++totals_.preemptions;
   waiting_.insert(&sequence);
+}
+
+bool EngineImpl::Reserve(Sequence& sequence, uint32_t tokens) {
+  if (faults_ && faults_->Happens(FaultKind::kFailedAllocation)) return false;
+  return std::all_of(sequence.tables.begin(), sequence.tables.end(),
+                     [&](BlockTable& table) { return cache_->Reserve(table, tokens); });
 }
 
 void EngineImpl::Apply(StepPlan& plan) {
@@ -386,38 +433,12 @@ void EngineImpl::Apply(StepPlan& plan) {
   for (Sequence* sequence : plan.preempted) Preempt(*sequence);
   std::erase_if(plan.entries, [&](const StepPlan::Entry& entry) {
     Sequence& sequence = *entry.sequence;
-    const bool reserved =
-        std::all_of(sequence.tables.begin(), sequence.tables.end(), [&](BlockTable& table) {
-          return cache_->Reserve(table, sequence.computed + entry.tokens);
-        });
-    if (reserved) return false;
+    if (Reserve(sequence, sequence.computed + entry.tokens)) return false;
     // The plan counted pages that are not there (a page was quarantined meanwhile): try again next
     // step.
     Preempt(sequence);
     return true;
   });
-}
-
-void EngineImpl::CheckPages(StepPlan& plan) {
-  std::vector<KvCache::Check> checks;
-  for (const StepPlan::Entry& entry : plan.entries) {
-    for (const BlockTable& table : entry.sequence->tables) {
-      checks.push_back({&table, entry.sequence->computed + entry.tokens});
-    }
-  }
-  const std::vector<uint32_t> bad = cache_->CheckHeaders(checks);
-  if (bad.empty()) return;
-  const size_t groups = model_->model->kv_groups().size();
-  std::set<Sequence*> victims;
-  for (const uint32_t index : bad) victims.insert(plan.entries[index / groups].sequence);
-  std::erase_if(plan.entries,
-                [&](const StepPlan::Entry& entry) { return victims.contains(entry.sequence); });
-  for (Sequence* sequence : victims) {
-    LogError(
-        "KV page check failed for request {}: the page is quarantined and the request recomputed",
-        sequence->request->id);
-    Preempt(*sequence);
-  }
 }
 
 void EngineImpl::RunStep(const StepPlan& plan) {
@@ -460,6 +481,7 @@ void EngineImpl::AppendToken(Sequence& sequence, TokenOutput output) {
   const RequestState& request = *sequence.request;
   const TokenId token = output.token;
   sequence.tokens.push_back(token);
+  sequence.repairs = 0;
   ++sequence.generated_counts[token];
   ++totals_.generation_tokens;
   const uint32_t generated = static_cast<uint32_t>(sequence.tokens.size()) - request.prompt_length;
@@ -479,7 +501,7 @@ void EngineImpl::AppendToken(Sequence& sequence, TokenOutput output) {
   const bool ends = stops || generated >= request.sampling.max_tokens;
   if (ends) {  // all but the new token are computed: whoever goes on from here can read them
     sequence.computed = static_cast<uint32_t>(sequence.tokens.size()) - 1;
-    PublishPrefix(sequence);
+    SettlePages(sequence);
   }
   if (stops) {
     update.stop_token = token;
@@ -503,6 +525,7 @@ void EngineImpl::Finish(Sequence& sequence, FinishReason reason, ChoiceUpdate up
 void EngineImpl::Retire(Sequence& sequence) {
   (sequence.state == SequenceState::kRunning ? running_ : waiting_).erase(&sequence);
   for (BlockTable& table : sequence.tables) cache_->Release(table);
+  sequence.swapped.reset();
   sequence.state = SequenceState::kFinished;
   --sequence.request->unfinished;
 }
@@ -530,7 +553,7 @@ void EngineImpl::Commit(const StepPlan& plan) {
     Sequence& sequence = *entry.sequence;
     if (sequence.state != SequenceState::kRunning) continue;
     sequence.computed += entry.tokens;
-    PublishPrefix(sequence);
+    SettlePages(sequence);
     ReturnPassedPages(sequence);
   }
   for (const StepPlan::Entry& entry : plan.entries) {
@@ -553,19 +576,27 @@ void EngineImpl::ReturnPassedPages(Sequence& sequence) {
   }
 }
 
-void EngineImpl::CheckInvariants() const {
-#ifndef NDEBUG
+std::vector<const BlockTable*> EngineImpl::LiveTables() const {
   std::vector<const BlockTable*> tables;
   for (const Queue* queue : {&running_, &waiting_}) {
     for (const Sequence* sequence : *queue) {
-      for (const BlockTable& table : sequence->tables) {
-        tables.push_back(&table);
-        // What others may read is never written again.
-        MASU_CHECK_LE(table.published * cache_info_.block_size, sequence->computed);
-      }
+      for (const BlockTable& table : sequence->tables) tables.push_back(&table);
     }
   }
-  for (const std::string& violation : CheckKvInvariants(*cache_, tables)) {
+  return tables;
+}
+
+void EngineImpl::CheckInvariants() const {
+#ifndef NDEBUG
+  for (const Sequence* sequence : running_) {
+    for (const BlockTable& table : sequence->tables) {
+      // What others may read is never written again.
+      MASU_CHECK_LE(table.published * cache_info_.block_size, sequence->computed);
+    }
+  }
+  // Faults on purpose are what the validators would find.
+  if (faults_) return;
+  for (const std::string& violation : Violations()) {
     internal::CheckFailed(__FILE__, __LINE__, violation);
   }
 #endif
@@ -574,9 +605,19 @@ void EngineImpl::CheckInvariants() const {
 void EngineImpl::PublishStats(double seconds, const StepPlan& plan) {
   totals_.requests_running = running_.size();
   totals_.requests_waiting = waiting_.size();
-  totals_.kv_page_checks = cache_->checks();
-  totals_.kv_page_mismatches = cache_->mismatches();
+  totals_.step_checks = cache_->step_checks();
+  totals_.swap_in_checks = cache_->swap_in_checks();
+  totals_.scrub_checks = cache_->scrub_checks();
+  totals_.kv_pages_quarantined = cache_->pool().quarantined_pages();
+  totals_.requests_swapped = static_cast<uint64_t>(std::count_if(
+      waiting_.begin(), waiting_.end(), [](const Sequence* s) { return s->swapped != nullptr; }));
+  totals_.swap_used_bytes = swap_ ? swap_->used() : 0;
+  if (faults_) {
+    const auto counts = faults_->counts();
+    totals_.faults_injected.assign(counts.begin(), counts.end());
+  }
   totals_.kv_pages_used = cache_->pool().used_pages();
+  totals_.kv_pages_allocated = cache_->pool().allocated_pages();
   totals_.kv_pages_cached = cache_->idle_pages();
   totals_.kv_pages_dropped = cache_->dropped_pages();
   totals_.kv_cache_usage =

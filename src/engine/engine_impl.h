@@ -2,7 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <deque>
+#include <future>
 #include <map>
 #include <mutex>
 #include <set>
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/fault_injection.h"
 #include "engine/loaded_model.h"
 #include "engine/model_runner.h"
 #include "engine/sampler.h"
@@ -31,6 +35,7 @@ class EngineImpl final : public Engine {
   void WaitForWork() override;
   void Wake() override;
   EngineStats Stats() const override;
+  Result<KvReport> InspectKv() override;
   const CacheInfo& cache_info() const override { return cache_info_; }
   const EngineConfig& config() const override { return config_; }
   const LoadedModel& model() const override { return *model_; }
@@ -46,7 +51,7 @@ class EngineImpl final : public Engine {
     std::vector<std::unique_ptr<RequestState>> requests;
     std::vector<RequestId> aborts;
     std::vector<Stop> stops;
-    bool empty() const { return requests.empty() && aborts.empty() && stops.empty(); }
+    std::vector<std::promise<KvReport>> inspections;
   };
   using Queue = std::set<Sequence*, GoesFirst>;
 
@@ -58,7 +63,8 @@ class EngineImpl final : public Engine {
   // The parts of a step, in order.
   void DrainInbox();
   StepPlan PlanStep() const;
-  void Apply(StepPlan& plan);       // admit, preempt, reserve
+  void Apply(StepPlan& plan);  // admit, preempt, reserve
+  void InjectFaults(StepPlan& plan);
   void CheckPages(StepPlan& plan);  // drops entries whose pages are not theirs
   void RunStep(const StepPlan& plan);
   void Commit(const StepPlan& plan);
@@ -71,11 +77,30 @@ class EngineImpl final : public Engine {
   void Finish(Sequence& sequence, FinishReason reason, ChoiceUpdate update);
   void Retire(Sequence& sequence);  // takes a sequence out of its queue and frees its pages
   void Forget(RequestState& request);
-  void Preempt(Sequence& sequence);
+  void Preempt(Sequence& sequence);  // moves it to swap space, or lets it be recomputed
+  void ReturnToQueue(Sequence& sequence);
   void Admit(Sequence& sequence);
+  bool Reserve(Sequence& sequence, uint32_t tokens);
   std::span<const TokenId> ReadableTokens(const Sequence& sequence) const;
   CachedPrefix FindPrefix(const Sequence& sequence) const;
-  void PublishPrefix(Sequence& sequence);
+  // Pages of computed tokens that are full: they get a checksum, and others may find them.
+  void SettlePages(Sequence& sequence);
+
+  // Integrity and swap: engine_pages.cc.
+  void ScrubPages();
+  std::set<RequestState*> Doomed(const std::set<Sequence*>& victims) const;
+  void Distrust(const std::set<Sequence*>& victims, const std::set<RequestState*>& doomed);
+  void AbortForIntegrity(RequestState& request);
+  void NoteMismatches(size_t count);
+  void UpdateReadiness();
+  bool ShouldSwap(const Sequence& sequence) const;
+  bool SwapOut(Sequence& sequence);
+  void SwapIn(Sequence& sequence);
+  uint64_t HeldBytes(const Sequence& sequence) const;
+  void MeasureSpeed(const StepPlan& plan, double seconds);
+  std::vector<const BlockTable*> LiveTables() const;
+  std::vector<std::string> Violations() const;
+  KvReport MakeReport() const;
   void ReturnPassedPages(Sequence& sequence);
   PageCounts MissingPages(const Sequence& sequence, uint64_t tokens) const;
   PageCounts PeakPages(uint64_t tokens) const;
@@ -91,6 +116,8 @@ class EngineImpl final : public Engine {
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<SwapSpace> swap_;
+  std::unique_ptr<FaultInjector> faults_;
   std::unordered_map<uint64_t, std::unique_ptr<RequestState>> requests_;
   Queue running_;
   Queue waiting_;
@@ -102,6 +129,13 @@ class EngineImpl final : public Engine {
   };
   std::vector<Outgoing> outbox_;
   std::vector<Sequence*> failed_;  // in this step, retired at commit
+  std::set<Sequence*> damaged_;    // in this step, what came back from swap space is
+  using Clock = std::chrono::steady_clock;
+  std::deque<Clock::time_point> mismatches_;  // of the last minute
+  Clock::time_point last_scrub_ = Clock::now();
+  double scrub_owed_ = 0;                 // pages, a fraction of one included
+  double seconds_per_prefill_token_ = 0;  // 0: not known yet
+  double swap_seconds_per_byte_ = 0;      // there and back
 
   // Shared with callers.
   mutable std::mutex mutex_;

@@ -176,7 +176,7 @@ TEST(Preemption, CountersAreExactWithoutIt) {
   EXPECT_EQ(stats.requests_received, 2u);
   EXPECT_EQ(stats.requests_finished, 2u);
   EXPECT_EQ(stats.step_tokens, 33u + 6 + 3 * (5 + 8));  // the last token is never computed
-  EXPECT_GT(stats.kv_page_checks, 0u);
+  EXPECT_GT(stats.step_checks.ok, 0u);
 }
 
 // Prompt logprobs are owed once, also if the prompt is computed in parts and twice.

@@ -19,15 +19,23 @@ enum class SequenceState { kWaiting, kRunning, kFinished };
 
 struct RequestState;
 
+// What became of the pages of a choice that was moved aside.
+struct SwappedPages {
+  std::vector<SwappedTable> tables;  // per KV group
+  uint32_t computed = 0;             // leading tokens that they hold
+};
+
 struct Sequence {
   RequestState* request = nullptr;
   uint32_t choice = 0;
   uint64_t seed = 0;
   SequenceState state = SequenceState::kWaiting;
-  std::vector<TokenId> tokens;     // prompt, then generated
-  uint32_t computed = 0;           // leading tokens whose K and V are in pages
-  std::vector<BlockTable> tables;  // per KV group
+  std::vector<TokenId> tokens;            // prompt, then generated
+  uint32_t computed = 0;                  // leading tokens whose K and V are in pages
+  std::vector<BlockTable> tables;         // per KV group
+  std::unique_ptr<SwappedPages> swapped;  // of one that waits
   uint32_t preemptions = 0;
+  uint32_t repairs = 0;  // since its last token: bad pages that it lost
   // Leading prompt tokens that this choice never had to compute; none before it was admitted.
   std::optional<uint32_t> cached_tokens;
   std::unordered_map<TokenId, uint32_t> generated_counts;

@@ -71,12 +71,15 @@ void KvCache::Free(const BlockTable& table, size_t begin, size_t end) {
   std::vector<PageExpectation> freed;
   // From the last to the first, so that a cached page is older than the one before it.
   for (size_t i = end; i > begin; --i) {
-    const PageId page(table.pages[i - 1].page);
-    if (pool_.Release(page)) {
-      freed.push_back({page.value(), PageHeader{}});
-      if (kPoisonFreedPages) Poison(table.offsets[i - 1], table.layout);
-    } else if (tree_ && tree_->Contains(page) && pool_.references(page) == 0) {
-      tree_->MarkIdle(page);
+    // Which page is its own only the books can say: a table that was damaged may name any.
+    const std::optional<PageId> page = pool_.Find(table.pages[i - 1]);
+    if (!page) continue;
+    const uint64_t offset = pool_.Offset(*page);
+    if (pool_.Release(*page)) {
+      freed.push_back({page->value(), PageHeader{}});
+      if (kPoisonFreedPages) Poison(offset, table.layout);
+    } else if (tree_ && tree_->Contains(*page) && pool_.references(*page) == 0) {
+      tree_->MarkIdle(*page);
     }
   }
   if (!freed.empty()) ops_.WritePageHeaders(*arena_, freed);
@@ -93,6 +96,99 @@ void KvCache::RemoveFromTree(PageId page) {
     if (kPoisonFreedPages) Poison(offset, layout);
   }
   if (!freed.empty()) ops_.WritePageHeaders(*arena_, freed);
+}
+
+void KvCache::Quarantine(PageId page) {
+  if (pool_.quarantined(page)) return;
+  // Held while it leaves the tree, so that it is not free in between.
+  pool_.AddReference(page);
+  if (tree_ && tree_->Contains(page)) RemoveFromTree(page);
+  pool_.Quarantine(page);
+  quarantined_.push_back(page);
+  if (pool_.Release(page)) {
+    const PageExpectation freed{page.value(), PageHeader{}};
+    ops_.WritePageHeaders(*arena_, {&freed, 1});
+  }
+}
+
+void KvCache::EndQuarantine(std::span<const BlockTable* const> tables) {
+  std::erase_if(quarantined_, [&](PageId page) {
+    if (pool_.references(page) > 0) return false;
+    for (const BlockTable* table : tables) {
+      const auto named = [&](const PageExpectation& entry) { return entry.page == page.value(); };
+      if (std::any_of(table->pages.begin() + static_cast<std::ptrdiff_t>(table->returned),
+                      table->pages.end(), named))
+        return false;
+    }
+    pool_.EndQuarantine(page);
+    return true;
+  });
+}
+
+void KvCache::Seal(BlockTable& table, uint32_t tokens) {
+  const size_t full = tokens / pool_.layout(table.layout).block_size;
+  for (size_t i = std::max(table.sealed, table.returned); i < full; ++i) {
+    const std::optional<PageId> page = pool_.Find(table.pages[i]);
+    if (!page || pool_.checksum(*page)) continue;
+    pool_.Seal(*page, ops_.ChecksumPage(*arena_, pool_.Offset(*page), PageBytes(table.layout)));
+  }
+  table.sealed = std::max(table.sealed, full);
+}
+
+std::optional<SwappedTable> KvCache::SwapOut(const BlockTable& table, uint32_t tokens,
+                                             SwapSpace& space) {
+  const uint64_t bytes = PageBytes(table.layout);
+  const size_t end = PagesFor(table.layout, tokens);
+  auto piece = space.Allocate((end - table.returned) * bytes);
+  if (!piece) return std::nullopt;
+  SwappedTable swapped{
+      .piece = std::move(*piece), .tokens = tokens, .returned = table.returned, .pages = {}};
+  staging_.resize(bytes);
+  for (size_t i = table.returned; i < end; ++i) {
+    const std::optional<PageId> page = pool_.Find(table.pages[i]);
+    if (!page || pool_.quarantined(*page)) return std::nullopt;
+    ops_.ReadPage(*arena_, pool_.Offset(*page), staging_);
+    const uint64_t offset = swapped.pages.size() * bytes;
+    const std::optional<uint64_t>& sealed = pool_.checksum(*page);
+    swapped.pages.push_back({offset, sealed ? *sealed : PageChecksum(staging_)});
+    if (!swapped.piece.Write(offset, staging_)) return std::nullopt;
+  }
+  return swapped;
+}
+
+KvCache::SwapInResult KvCache::SwapIn(BlockTable& table, const SwappedTable& swapped) {
+  const BlockTable before = table;
+  const uint32_t block_size = pool_.layout(table.layout).block_size;
+  // Pages that a window left behind are placeholders, as they were.
+  if (table.pages.empty()) {
+    table.pages.resize(swapped.returned);
+    table.offsets.resize(swapped.returned);
+    table.returned = swapped.returned;
+  }
+  const size_t first = table.pages.size();
+  const size_t end = swapped.returned + swapped.pages.size();
+  if (!Reserve(table, swapped.tokens)) {
+    table = before;
+    return SwapInResult::kExhausted;
+  }
+  staging_.resize(PageBytes(table.layout));
+  for (size_t i = first; i < end; ++i) {
+    const SwappedTable::Page& page = swapped.pages[i - swapped.returned];
+    const bool same =
+        swapped.piece.Read(page.offset, staging_) && PageChecksum(staging_) == page.checksum;
+    ++(same ? swap_in_checks_.ok : swap_in_checks_.mismatch);
+    if (!same) {
+      Free(table, first, table.pages.size());
+      table = before;
+      return SwapInResult::kDamaged;
+    }
+    ops_.WritePage(*arena_, table.offsets[i], staging_);
+    if ((i + 1) * block_size <= swapped.tokens) {
+      pool_.Seal(PageId(table.pages[i].page), page.checksum);
+      table.sealed = i + 1;
+    }
+  }
+  return SwapInResult::kDone;
 }
 
 void KvCache::Poison(uint64_t offset, LayoutId layout) {
@@ -113,6 +209,7 @@ void KvCache::Release(BlockTable& table) {
   table.offsets.clear();
   table.returned = 0;
   table.published = 0;
+  table.sealed = 0;
 }
 
 // The pages of the tree that hold the leading tokens, in order, as `visit` gets them.
@@ -147,12 +244,14 @@ void KvCache::Use(PageId page) {
 uint32_t KvCache::TakePrefix(BlockTable& table, std::span<const TokenId> tokens) {
   MASU_CHECK(table.pages.empty());
   WalkPrefix(table, tokens, [&](PageId page) {
+    MASU_CHECK_EQ(pool_.header(page).scope, table.scope);
     Use(page);
     // What the books say of the page; whether memory agrees is checked before it is read.
     table.pages.push_back({page.value(), pool_.header(page)});
     table.offsets.push_back(pool_.Offset(page));
   });
   table.published = table.pages.size();
+  table.sealed = table.published;
   return static_cast<uint32_t>(table.pages.size()) * pool_.layout(table.layout).block_size;
 }
 
@@ -164,8 +263,10 @@ void KvCache::PublishPrefix(BlockTable& table, std::span<const TokenId> computed
     const PageId page(table.pages[i].page);
     std::optional<PageId> parent;
     if (i > 0) parent = PageId(table.pages[i - 1].page);
-    // Pages in doubt left the tree, and what follows them stays outside.
-    if ((parent && !tree_->Contains(*parent)) || pool_.quarantined(page)) return;
+    // Pages in doubt left the tree, and what follows them stays outside. A page that is not the
+    // table's own must never be found as if it were.
+    if (pool_.Find(table.pages[i]) != page || pool_.quarantined(page)) return;
+    if (parent && !tree_->Contains(*parent)) return;
     const std::span<const TokenId> tokens = computed.subspan(i * block_size, block_size);
     const std::optional<PageId> same = tree_->Find(*table.sharing, parent, tokens);
     if (!same) {
@@ -191,27 +292,51 @@ void KvCache::DropPrefix(const BlockTable& table) {
 std::vector<uint32_t> KvCache::CheckHeaders(std::span<const Check> checks) {
   expected_.clear();
   owners_.clear();
+  std::vector<uint32_t> wrong;  // entries of expected_
   for (uint32_t i = 0; i < checks.size(); ++i) {
     const BlockTable& table = *checks[i].table;
     const uint64_t count = PagesFor(table.layout, checks[i].tokens);
     MASU_CHECK_LE(count, table.pages.size());
-    expected_.insert(expected_.end(),
-                     table.pages.begin() + static_cast<std::ptrdiff_t>(table.returned),
-                     table.pages.begin() + static_cast<std::ptrdiff_t>(count));
+    for (size_t k = table.returned; k < count; ++k) {
+      if (!pool_.IsAt(PageId(table.pages[k].page), table.offsets[k]))
+        wrong.push_back(static_cast<uint32_t>(expected_.size()));
+      expected_.push_back(table.pages[k]);
+    }
     owners_.resize(expected_.size(), i);
   }
-  checks_ += expected_.size();
-  std::vector<uint32_t> mismatched;
-  ops_.CheckPageHeaders(*arena_, expected_, mismatched);
-  mismatches_ += mismatched.size();
+  const auto elsewhere = static_cast<std::ptrdiff_t>(wrong.size());
+  ops_.CheckPageHeaders(*arena_, expected_, wrong);
+  std::for_each(wrong.begin() + elsewhere, wrong.end(), [this](uint32_t entry) {
+    const PageId named(expected_[entry].page);
+    if (pool_.Find(expected_[entry]) == named) Quarantine(named);
+  });
+  std::sort(wrong.begin(), wrong.end());
+  wrong.erase(std::unique(wrong.begin(), wrong.end()), wrong.end());
+  step_checks_.mismatch += wrong.size();
+  step_checks_.ok += expected_.size() - wrong.size();
   std::vector<uint32_t> tables;
-  for (const uint32_t entry : mismatched) {
-    const PageId page(expected_[entry].page);
-    if (tree_ && tree_->Contains(page)) RemoveFromTree(page);
-    pool_.Quarantine(page);
+  for (const uint32_t entry : wrong) {
     if (tables.empty() || tables.back() != owners_[entry]) tables.push_back(owners_[entry]);
   }
   return tables;
+}
+
+std::vector<PageId> KvCache::Scrub(uint64_t pages) {
+  std::vector<PageId> bad;
+  const auto total = static_cast<uint32_t>(pool_.num_page_ids());
+  for (uint64_t n = std::min<uint64_t>(pages, total); n > 0; --n) {
+    const PageId page(scrub_next_);
+    scrub_next_ = (scrub_next_ + 1) % total;
+    const std::optional<uint64_t>& checksum = pool_.checksum(page);
+    if (!checksum || pool_.quarantined(page)) continue;
+    const uint64_t bytes = PageBytes(LayoutId(pool_.header(page).layout));
+    const bool same = ops_.ChecksumPage(*arena_, pool_.Offset(page), bytes) == *checksum;
+    ++(same ? scrub_checks_.ok : scrub_checks_.mismatch);
+    if (same) continue;
+    Quarantine(page);
+    bad.push_back(page);
+  }
+  return bad;
 }
 
 }  // namespace masu

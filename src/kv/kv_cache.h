@@ -10,6 +10,7 @@
 
 #include "kv/page_pool.h"
 #include "kv/prefix_tree.h"
+#include "kv/swap_space.h"
 #include "ops/ops.h"
 
 namespace masu {
@@ -24,8 +25,21 @@ struct BlockTable {
   size_t returned = 0;  // leading pages that left a sliding window and were given back
   std::shared_ptr<const CacheScope> sharing = {};  // null: its pages are its own
   size_t published = 0;  // leading pages that are, or were, pages of the prefix tree
+  size_t sealed = 0;     // leading pages that are full and have a checksum
 
   uint64_t held() const { return pages.size() - returned; }
+};
+
+// The pages of a block table in swap space.
+struct SwappedTable {
+  struct Page {
+    uint64_t offset = 0;  // in the piece
+    uint64_t checksum = 0;
+  };
+  SwapSpace::Piece piece;
+  uint32_t tokens = 0;      // that they hold, with those before `returned`
+  size_t returned = 0;      // as BlockTable::returned
+  std::vector<Page> pages;  // from the table's entry `returned` on
 };
 
 struct KvCacheOptions {
@@ -66,13 +80,34 @@ class KvCache {
   // The contents of the table's pages are in doubt: nobody finds them, or what follows them, again.
   void DropPrefix(const BlockTable& table);
 
+  // Full pages among those that hold the first `tokens` get their checksum: nobody writes to them
+  // any more.
+  void Seal(BlockTable& table, uint32_t tokens);
+
+  // Copies what the table holds of the first `tokens`, sealed pages with the checksum that they
+  // had, so that a flip before the copy is found as well. The table stays as it is. nullopt if the
+  // space is full or fails.
+  std::optional<SwappedTable> SwapOut(const BlockTable& table, uint32_t tokens, SwapSpace& space);
+  // Brings pages back into a table that is empty or holds the first of them already. kExhausted:
+  // pages are lacking; kDamaged: what came back is not what was sent. The table is as before then.
+  enum class SwapInResult { kDone, kExhausted, kDamaged };
+  SwapInResult SwapIn(BlockTable& table, const SwappedTable& swapped);
+
   // Compares the headers of the first ceil(tokens / block_size) pages of each table with what it
-  // expects. Returns the indices of the tables with a mismatch; their bad pages are quarantined.
+  // expects, and where kernels will look for them with the page numbers. Returns the indices of the
+  // tables with a mismatch. Pages whose header in memory is not what the books say are quarantined;
+  // where a table names a wrong page, that page is not to blame.
   struct Check {
     const BlockTable* table;
     uint32_t tokens;
   };
   std::vector<uint32_t> CheckHeaders(std::span<const Check> checks);
+  // Compares the next `pages` pages, of all there are and in turn, with their checksums. Returns
+  // those that differ: they are quarantined, and their holders must not read them any more.
+  std::vector<PageId> Scrub(uint64_t pages);
+  // Quarantined pages that nobody holds, and that none of these tables (all that live) names, are
+  // free again; their next owner gives them a new tag.
+  void EndQuarantine(std::span<const BlockTable* const> tables);
 
   uint64_t PagesFor(LayoutId layout, uint64_t tokens) const;
   KvArena& arena() { return *arena_; }
@@ -81,10 +116,12 @@ class KvCache {
   uint64_t idle_pages() const { return tree_ ? tree_->idle() : 0; }  // cached, and nobody's now
   uint64_t dropped_pages() const { return dropped_pages_; }  // cached ones that made room, in total
   uint64_t arena_bytes() const { return arena_bytes_; }
-  uint64_t checks() const { return checks_; }
-  uint64_t mismatches() const { return mismatches_; }
+  const PageChecks& step_checks() const { return step_checks_; }
+  const PageChecks& swap_in_checks() const { return swap_in_checks_; }
+  const PageChecks& scrub_checks() const { return scrub_checks_; }
 
  private:
+  friend class KvFaults;  // what goes wrong, for tests
   KvCache(Ops& ops, std::unique_ptr<KvArena> arena, PagePool pool, uint64_t bytes)
       : ops_(ops), arena_(std::move(arena)), pool_(std::move(pool)), arena_bytes_(bytes) {}
   PageExpectation Allocate(const BlockTable& table, uint32_t first_position);
@@ -94,18 +131,22 @@ class KvCache {
   void WalkPrefix(const BlockTable& table, std::span<const TokenId> tokens,
                   const Visit& visit) const;
   void RemoveFromTree(PageId page);
+  void Quarantine(PageId page);
   void Poison(uint64_t offset, LayoutId layout);
+  uint64_t PageBytes(LayoutId layout) const { return pool_.layout(layout).page_bytes; }
 
   Ops& ops_;
   std::unique_ptr<KvArena> arena_;
   PagePool pool_;
   std::optional<PrefixTree> tree_;
   uint64_t arena_bytes_;
-  uint64_t checks_ = 0;
-  uint64_t mismatches_ = 0;
+  PageChecks step_checks_, swap_in_checks_, scrub_checks_;
+  std::vector<PageId> quarantined_;
+  uint32_t scrub_next_ = 0;
   uint64_t dropped_pages_ = 0;
   std::vector<PageExpectation> expected_;  // scratch of CheckHeaders
   std::vector<uint32_t> owners_;
+  std::vector<std::byte> staging_;  // one page on its way to or from swap space
 };
 
 }  // namespace masu

@@ -1,5 +1,7 @@
 #include "kv/page_pool.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace masu {
@@ -108,7 +110,7 @@ bool PagePool::Release(PageId id) {
   used_bytes_ -= layouts_[slabs_[SlabOf(id).value()].layout->value()].page_bytes;
   if (!page.quarantined) CeaseLive(SlabOf(id));
   if (page.cached) return false;
-  page.header = {};
+  page.Clear();
   if (!page.quarantined) ReturnPage(id);
   return true;
 }
@@ -124,7 +126,7 @@ bool PagePool::Unkeep(PageId id) {
   MASU_CHECK(page.cached && !page.quarantined);
   page.cached = false;
   if (page.references > 0) return false;
-  page.header = {};
+  page.Clear();
   ReturnPage(id);
   return true;
 }
@@ -144,13 +146,36 @@ void PagePool::ReturnPage(PageId id) {
 }
 
 void PagePool::Quarantine(PageId id) {
-  // A corrupt block table may name any page: one that does not exist or is free has no contents to
-  // distrust.
-  if (id.value() >= pages_.size() || pages_[id.value()].references == 0) return;
   Page& page = pages_[id.value()];
-  MASU_CHECK(!page.cached);  // whoever found it must not find it again
+  MASU_CHECK(page.references > 0 && !page.cached);  // nobody may find it again
   if (!page.quarantined) ++quarantined_pages_;
   page.quarantined = true;
+}
+
+void PagePool::EndQuarantine(PageId id) {
+  Page& page = pages_[id.value()];
+  MASU_CHECK(page.quarantined && page.references == 0);
+  page.quarantined = false;
+  --quarantined_pages_;
+  CeaseLive(SlabOf(id));
+  ReturnPage(id);
+}
+
+void PagePool::Seal(PageId id, uint64_t checksum) {
+  Page& page = pages_[id.value()];
+  MASU_CHECK(page.references > 0 && !page.checksum);
+  page.checksum = checksum;
+}
+
+std::optional<PageId> PagePool::Find(const PageExpectation& expectation) const {
+  const auto has = [&](const Page& page) {
+    return page.references > 0 && page.header == expectation.header;
+  };
+  if (expectation.page < pages_.size() && has(pages_[expectation.page]))
+    return PageId(expectation.page);
+  const auto found = std::find_if(pages_.begin(), pages_.end(), has);
+  if (found == pages_.end()) return std::nullopt;
+  return PageId(static_cast<uint32_t>(found - pages_.begin()));
 }
 
 uint64_t PagePool::Offset(PageId page) const {
@@ -158,6 +183,16 @@ uint64_t PagePool::Offset(PageId page) const {
   MASU_CHECK(slab.layout.has_value());
   return SlabOf(page).value() * geometry_.slab_bytes +
          IndexOf(page) * layouts_[slab.layout->value()].page_bytes;
+}
+
+void PagePool::Rewrite(PageId id, const PageHeader& header) {
+  pages_[id.value()].Clear();
+  pages_[id.value()].header = header;
+}
+
+bool PagePool::IsAt(PageId page, uint64_t offset) const {
+  return page.value() < pages_.size() && slabs_[SlabOf(page).value()].layout.has_value() &&
+         Offset(page) == offset;
 }
 
 uint64_t PagePool::FreePages(LayoutId layout) const {

@@ -59,16 +59,30 @@ class PagePool {
   void Keep(PageId page);
   // Ends that. True if nobody uses the page: it is free now and its header void.
   bool Unkeep(PageId page);
-  // Takes a page out of circulation: its current references stay until released, then it is not
-  // handed out again.
+  // Takes a page that is in use out of circulation: its current references stay until released,
+  // then it is not handed out again before EndQuarantine.
   void Quarantine(PageId page);
+  // Nobody uses the page: it is free again.
+  void EndQuarantine(PageId page);
+  // Notes the checksum of a page that will not be written any more; it goes with the header.
+  void Seal(PageId page, uint64_t checksum);
 
-  uint64_t Offset(PageId page) const;  // bytes from the start of the arena
+  // For fault injection: as if the page had been handed out again without being free.
+  void Rewrite(PageId page, const PageHeader& header);
+
+  uint64_t Offset(PageId page) const;             // bytes from the start of the arena
+  bool IsAt(PageId page, uint64_t offset) const;  // of any number, also one that is no page
   const KvPageLayout& layout(LayoutId id) const { return layouts_[id.value()]; }
   size_t num_layouts() const { return layouts_.size(); }
   size_t num_page_ids() const { return pages_.size(); }
   const PageHeader& header(PageId page) const { return pages_[page.value()].header; }
   bool quarantined(PageId page) const { return pages_[page.value()].quarantined; }
+  const std::optional<uint64_t>& checksum(PageId page) const {
+    return pages_[page.value()].checksum;
+  }
+  // The page in use that has this header according to the books, whatever number a block table has
+  // for it; nullopt if there is none. Fast where the number is right.
+  std::optional<PageId> Find(const PageExpectation& expectation) const;
   uint32_t references(PageId page) const { return pages_[page.value()].references; }
   // How many more pages of a layout could be allocated now, if need be in place of cached ones, and
   // how many the whole arena holds.
@@ -77,6 +91,7 @@ class PagePool {
   PageBudget Budget() const;
   uint64_t used_pages() const { return used_pages_; }  // with references, as used_bytes
   uint64_t used_bytes() const { return used_bytes_; }
+  uint64_t allocated_pages() const { return last_tag_; }  // since start
   uint64_t quarantined_pages() const { return quarantined_pages_; }
 
   PoolSnapshot Snapshot() const;
@@ -87,6 +102,12 @@ class PagePool {
     bool cached = false;
     bool quarantined = false;
     PageHeader header;
+    std::optional<uint64_t> checksum;  // sealed
+
+    void Clear() {
+      header = {};
+      checksum.reset();
+    }
   };
   struct Slab {
     std::optional<LayoutId> layout;

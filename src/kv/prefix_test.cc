@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "kv/invariants.h"
 #include "kv/kv_cache.h"
+#include "kv/kv_faults.h"
 
 namespace masu {
 namespace {
@@ -287,9 +288,8 @@ TEST(Prefix, ABadPageLeavesWithItsDescendants) {
   Rig::Live* holder = rig.Run(tokens, scope);
   Rig::Live* bad = rig.Run(tokens, scope);
   EXPECT_EQ(bad->cached, 64u);
-  bad->table.pages[1].header.tag += 1;  // expects what is not there
+  KvFaults(*rig.operator->()).FlipHeader(PageId(bad->table.pages[1].page), 5);
   EXPECT_FALSE(rig.Matches(*bad));
-  bad->table.pages[1].header.tag -= 1;
   EXPECT_EQ(rig->pool().quarantined_pages(), 1u);
   EXPECT_EQ(rig.Violation(), "");
   BlockTable probe{.layout = LayoutId(0), .sharing = scope};

@@ -1,5 +1,10 @@
 #include "ops/kv_arena.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace masu {
@@ -19,6 +24,25 @@ void CheckHostPageHeaders(KvArena& arena, std::span<const PageExpectation> expec
     if (expected[i].page >= count || headers[expected[i].page] != expected[i].header)
       mismatched.push_back(i);
   }
+}
+
+uint64_t PageChecksum(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+void ReadHostPage(KvArena& arena, uint64_t offset, std::span<std::byte> out) {
+  MASU_CHECK_LE(offset + out.size(), arena.size());
+  std::copy_n(arena.base() + offset, out.size(), out.data());
+}
+
+void WriteHostPage(KvArena& arena, uint64_t offset, std::span<const std::byte> bytes) {
+  MASU_CHECK_LE(offset + bytes.size(), arena.size());
+  std::copy_n(bytes.data(), bytes.size(), arena.base() + offset);
+}
+
+uint64_t ChecksumHostPage(KvArena& arena, uint64_t offset, uint64_t bytes) {
+  MASU_CHECK_LE(offset + bytes, arena.size());
+  return PageChecksum({arena.base() + offset, bytes});
 }
 
 }  // namespace masu

@@ -25,4 +25,12 @@ void WriteHostPageHeaders(KvArena& arena, std::span<const PageExpectation> heade
 void CheckHostPageHeaders(KvArena& arena, std::span<const PageExpectation> expected,
                           std::vector<uint32_t>& mismatched);
 
+// Content checksum of a sealed page: XXH3, 64 bits.
+uint64_t PageChecksum(std::span<const std::byte> bytes);
+
+// Ops::ReadPage, WritePage and ChecksumPage for such backends.
+void ReadHostPage(KvArena& arena, uint64_t offset, std::span<std::byte> out);
+void WriteHostPage(KvArena& arena, uint64_t offset, std::span<const std::byte> bytes);
+uint64_t ChecksumHostPage(KvArena& arena, uint64_t offset, uint64_t bytes);
+
 }  // namespace masu

@@ -46,6 +46,10 @@ class Ops {
                                 std::vector<uint32_t>& mismatched) = 0;
   // Fills page bytes with NaN patterns: debug builds do so to freed pages.
   virtual void PoisonPage(KvArena& arena, uint64_t offset, uint64_t bytes) = 0;
+  // Page bytes on their way out of the arena and into it, and PageChecksum of bytes that stay.
+  virtual void ReadPage(KvArena& arena, uint64_t offset, std::span<std::byte> out) = 0;
+  virtual void WritePage(KvArena& arena, uint64_t offset, std::span<const std::byte> bytes) = 0;
+  virtual uint64_t ChecksumPage(KvArena& arena, uint64_t offset, uint64_t bytes) = 0;
 };
 
 }  // namespace masu

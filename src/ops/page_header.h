@@ -21,4 +21,10 @@ struct PageExpectation {
   PageHeader header;
 };
 
+// Pages compared, by outcome.
+struct PageChecks {
+  uint64_t ok = 0;
+  uint64_t mismatch = 0;
+};
+
 }  // namespace masu

@@ -27,6 +27,9 @@ void GetMetrics(EndpointCall& call);
 void GetModels(EndpointCall& call);
 void GetModel(EndpointCall& call);
 
+// On a worker: it waits for the engine.
+void GetKv(EndpointCall& call);
+
 // endpoints_text.cc: on a worker.
 void PostTokenize(EndpointCall& call);
 void PostDetokenize(EndpointCall& call);

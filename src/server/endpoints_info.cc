@@ -31,6 +31,33 @@ Json ModelJson(const ServedModel& model, const std::string& name) {
           {"permission", Json::array()}};
 }
 
+Json KvReportJson(const KvReport& report) {
+  Json layouts = Json::array();
+  for (const KvReport::Layout& layout : report.layouts) {
+    layouts.push_back({{"page_bytes", layout.page_bytes},
+                       {"free", layout.free},
+                       {"in_use", layout.in_use},
+                       {"idle", layout.idle},
+                       {"sealed", layout.sealed},
+                       {"quarantined", layout.quarantined}});
+  }
+  Json choices = Json::array();
+  for (const KvReport::Choice& choice : report.choices) {
+    choices.push_back({{"request", choice.id.value()},
+                       {"choice", choice.choice},
+                       {"state", choice.running             ? "running"
+                                 : choice.swapped_bytes > 0 ? "swapped"
+                                                            : "waiting"},
+                       {"tokens", choice.tokens},
+                       {"computed", choice.computed},
+                       {"pages", choice.pages},
+                       {"swapped_bytes", choice.swapped_bytes}});
+  }
+  return {{"violations", report.violations}, {"slabs", report.slabs},
+          {"free_slabs", report.free_slabs}, {"layouts", std::move(layouts)},
+          {"choices", std::move(choices)},   {"swap_used_bytes", report.swap_used}};
+}
+
 }  // namespace
 
 Error LoadingError(const ServerState& state) {
@@ -68,6 +95,11 @@ void GetReady(EndpointCall& call) {
     return call.exchange->Send(
         ErrorResponse(MakeError(ErrorCode::kUnavailable, "the server is stopping")));
   }
+  const auto model = call.state->model();
+  if (model && model->engine->Stats().kv_unready) {
+    return call.exchange->Send(ErrorResponse(
+        MakeError(ErrorCode::kUnavailable, "too many KV pages failed their checks; see the log")));
+  }
   GetHealth(call);
 }
 
@@ -85,6 +117,20 @@ void GetWhy(EndpointCall& call) {
   call.exchange->Send({.status = 200,
                        .content_type = "text/plain; charset=utf-8",
                        .body = model->engine->Explain()});
+}
+
+void GetKv(EndpointCall& call) {
+  const auto model = call.state->model();
+  if (!call.state->config().debug_endpoints) {
+    return call.exchange->Send(ErrorResponse(MakeError(
+        ErrorCode::kNotFound, "/debug/kv is closed; start with --enable-debug-endpoints")));
+  }
+  if (!model) return call.exchange->Send(LoadingResponse(*call.state));
+  call.state->workers().Post([model, exchange = call.exchange] {
+    const Result<KvReport> report = model->engine->InspectKv();
+    if (!report.ok()) return exchange->Send(ErrorResponse(report.error()));
+    exchange->Send({.status = 200, .body = DumpJson(KvReportJson(*report))});
+  });
 }
 
 void GetMetrics(EndpointCall& call) {

@@ -4,6 +4,7 @@
 
 #include <sstream>
 
+#include "engine/fault_injection.h"
 #include "server/metrics.h"
 
 namespace masu {
@@ -27,6 +28,8 @@ class MetricsWriter {
   std::string Text(MetricsPrefix prefix) const;
 
  private:
+  void AddIntegrity(const EngineStats& stats);
+  void AddSwap(const EngineStats& stats);
   MetricFamily& Family(const char* name, const char* help, MetricType type, Known known) {
     families_.push_back({MetricFamily{name, help, type, {}}, known});
     return families_.back().family;
@@ -63,18 +66,77 @@ class MetricsWriter {
   std::vector<Entry> families_;
 };
 
+void MetricsWriter::AddIntegrity(const EngineStats& stats) {
+  const auto number = [](uint64_t value) { return static_cast<double>(value); };
+  MetricFamily& checks = Family("kv_page_checks_total", "Pages compared with what is expected.",
+                                MetricType::Counter, Known::kOursOnly);
+  const std::pair<const char*, const PageChecks*> boundaries[] = {
+      {"step", &stats.step_checks},
+      {"swap_in", &stats.swap_in_checks},
+      {"scrub", &stats.scrub_checks}};
+  for (const auto& [boundary, counts] : boundaries) {
+    Sample(checks, number(counts->ok), With({{"boundary", boundary}, {"result", "ok"}}));
+    Sample(checks, number(counts->mismatch),
+           With({{"boundary", boundary}, {"result", "mismatch"}}));
+  }
+  Counter("kv_pages_repaired_total", "Bad pages that were computed again.",
+          number(stats.kv_pages_repaired), Known::kOursOnly);
+  Gauge("kv_pages_quarantined", "Bad pages that nobody gets now.",
+        number(stats.kv_pages_quarantined), Known::kOursOnly);
+  Counter("kv_integrity_aborts_total", "Requests ended because a page was bad.",
+          number(stats.kv_integrity_aborts), Known::kOursOnly);
+  Gauge("kv_integrity_unready", "1: too many bad pages within a minute, nothing is admitted.",
+        stats.kv_unready ? 1 : 0, Known::kOursOnly);
+  MetricFamily& seconds = Family("kv_integrity_seconds_total", "Time spent on not trusting pages.",
+                                 MetricType::Counter, Known::kOursOnly);
+  Sample(seconds, stats.kv_check_seconds, With({{"work", "check"}}));
+  Sample(seconds, stats.kv_seal_seconds, With({{"work", "seal"}}));
+  Sample(seconds, stats.kv_scrub_seconds, With({{"work", "scrub"}}));
+  if (stats.faults_injected.empty()) return;
+  MetricFamily& faults =
+      Family("kv_faults_injected_total", "Faults on purpose (--fault-injection).",
+             MetricType::Counter, Known::kOursOnly);
+  for (size_t kind = 0; kind < stats.faults_injected.size(); ++kind) {
+    Sample(faults, number(stats.faults_injected[kind]),
+           With({{"kind", FaultKindName(static_cast<FaultKind>(kind))}}));
+  }
+}
+
+void MetricsWriter::AddSwap(const EngineStats& stats) {
+  const auto number = [](uint64_t value) { return static_cast<double>(value); };
+  const auto both = [&](const char* name, const char* help, double out, double in) {
+    MetricFamily& family = Family(name, help, MetricType::Counter, Known::kOursOnly);
+    Sample(family, out, With({{"direction", "out"}}));
+    Sample(family, in, With({{"direction", "in"}}));
+  };
+  both("kv_swaps_total", "Choices moved to swap space, and back.", number(stats.swaps_out),
+       number(stats.swaps_in));
+  both("kv_swap_bytes_total", "Bytes of their pages.", number(stats.swap_out_bytes),
+       number(stats.swap_in_bytes));
+  both("kv_swap_seconds_total", "Time that took.", stats.swap_out_seconds, stats.swap_in_seconds);
+  Counter("kv_swap_fallbacks_total", "Preempted choices recomputed for want of swap space.",
+          number(stats.swap_fallbacks), Known::kOursOnly);
+  Gauge("kv_swap_used_bytes", "Swap space in use.", number(stats.swap_used_bytes),
+        Known::kOursOnly);
+  Gauge("kv_swap_space_bytes", "Size of swap space.", number(stats.swap_limit_bytes),
+        Known::kOursOnly);
+}
+
 void MetricsWriter::AddEngine(const EngineStats& stats, const CacheInfo& cache,
                               const EngineConfig& config) {
   const auto number = [](uint64_t value) { return static_cast<double>(value); };
   Gauge("num_requests_running", "Choices that hold cache pages now.",
         number(stats.requests_running));
   Gauge("num_requests_waiting", "Choices that wait for pages.", number(stats.requests_waiting));
-  Gauge("num_requests_swapped", "Choices swapped out (always 0: preempted ones are recomputed).",
-        0);
+  Gauge("num_requests_swapped", "Waiting choices whose pages are in swap space.",
+        number(stats.requests_swapped));
   Gauge("kv_cache_usage_perc", "Bytes of pages held by live requests / arena bytes, 0 to 1.",
         stats.kv_cache_usage);
   Gauge("gpu_cache_usage_perc", "Old name of kv_cache_usage_perc.", stats.kv_cache_usage);
-  Gauge("cpu_cache_usage_perc", "Use of swap space, 0 to 1.", 0);
+  Gauge("cpu_cache_usage_perc", "Use of swap space, 0 to 1.",
+        stats.swap_limit_bytes == 0
+            ? 0
+            : number(stats.swap_used_bytes) / number(stats.swap_limit_bytes));
   Sample(Family("cache_config_info", "What the KV cache is; the value is 1.", MetricType::Gauge,
                 Known::kBoth),
          1,
@@ -92,7 +154,8 @@ void MetricsWriter::AddEngine(const EngineStats& stats, const CacheInfo& cache,
   Counter("prefix_cache_hits_total", "Prompt tokens read from the cache instead of computed.",
           number(stats.prefix_hits));
   Counter("generation_tokens_total", "Tokens sampled.", number(stats.generation_tokens));
-  Counter("num_preemptions_total", "Choices that lost their pages and began again.",
+  Counter("num_preemptions_total",
+          "Choices that lost their pages, to swap space or to be recomputed.",
           number(stats.preemptions));
   Counter("resumed_tokens_total", "Tokens that preempted choices read from the cache.",
           number(stats.resumed_tokens), Known::kOursOnly);
@@ -110,16 +173,16 @@ void MetricsWriter::AddEngine(const EngineStats& stats, const CacheInfo& cache,
   Counter("engine_step_seconds_total", "Time in steps.", stats.step_seconds, Known::kOursOnly);
   Counter("engine_forward_seconds_total", "Time in the model, a part of the time in steps.",
           stats.forward_seconds, Known::kOursOnly);
-  Counter("kv_page_checks_total", "Page headers compared with what requests expect.",
-          number(stats.kv_page_checks), Known::kOursOnly);
-  Counter("kv_page_mismatches_total", "Page headers that did not match.",
-          number(stats.kv_page_mismatches), Known::kOursOnly);
+  AddIntegrity(stats);
+  AddSwap(stats);
   Counter("nonfinite_logits_total", "Requests ended because the model gave NaN or infinity.",
           number(stats.nonfinite_logits), Known::kOursOnly);
   Gauge("kv_pages_used", "Pages held by live requests.", number(stats.kv_pages_used),
         Known::kOursOnly);
   Gauge("kv_pages_cached", "Pages kept for equal prefixes that no live request holds.",
         number(stats.kv_pages_cached), Known::kOursOnly);
+  Counter("kv_pages_allocated_total", "Pages given to requests, each time under a new tag.",
+          number(stats.kv_pages_allocated), Known::kOursOnly);
   Counter("kv_pages_dropped_total", "Cached pages that made room for others.",
           number(stats.kv_pages_dropped), Known::kOursOnly);
   Gauge("kv_pages", "Pages of the arena.", number(stats.kv_pages_total), Known::kOursOnly);

@@ -33,6 +33,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/load", &GetLoad, true},
     {"GET", "/metrics", &GetMetrics, true},
     {"GET", "/debug/why", &GetWhy},
+    {"GET", "/debug/kv", &GetKv},
 };
 
 // Names that clients of other servers try: a refusal says more than "no such route".

@@ -18,7 +18,8 @@ struct ServerConfig {
   // A comment line in quiet streams, so that proxies keep them open; 0: none.
   std::chrono::seconds sse_keep_alive_interval{0};
   MetricsPrefix metrics_prefix = MetricsPrefix::kBoth;
-  uint32_t max_choices = 128;  // n times the number of prompts of one request
+  bool debug_endpoints = false;  // GET /debug/kv
+  uint32_t max_choices = 128;    // n times the number of prompts of one request
 };
 
 }  // namespace masu

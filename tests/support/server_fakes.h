@@ -181,6 +181,9 @@ class FakeEngine : public Engine {
     stats.generation_tokens = generated;
     return stats;
   }
+  Result<KvReport> InspectKv() override {
+    return KvReport{.slabs = 3, .layouts = {{.page_bytes = 64, .free = 7}}, .violations = {"one"}};
+  }
   const CacheInfo& cache_info() const override { return cache_; }
   const EngineConfig& config() const override { return config_; }
   const LoadedModel& model() const override {

@@ -184,4 +184,16 @@ void CpuOps::PoisonPage(KvArena& arena, uint64_t offset, uint64_t bytes) {
               bytes);  // a NaN in every floating-point encoding, -1 in int8
 }
 
+void CpuOps::ReadPage(KvArena& arena, uint64_t offset, std::span<std::byte> out) {
+  ReadHostPage(arena, offset, out);
+}
+
+void CpuOps::WritePage(KvArena& arena, uint64_t offset, std::span<const std::byte> bytes) {
+  WriteHostPage(arena, offset, bytes);
+}
+
+uint64_t CpuOps::ChecksumPage(KvArena& arena, uint64_t offset, uint64_t bytes) {
+  return ChecksumHostPage(arena, offset, bytes);
+}
+
 }  // namespace masu

@@ -35,6 +35,9 @@ class CpuOps final : public Ops {
   void CheckPageHeaders(KvArena& arena, std::span<const PageExpectation> expected,
                         std::vector<uint32_t>& mismatched) override;
   void PoisonPage(KvArena& arena, uint64_t offset, uint64_t bytes) override;
+  void ReadPage(KvArena& arena, uint64_t offset, std::span<std::byte> out) override;
+  void WritePage(KvArena& arena, uint64_t offset, std::span<const std::byte> bytes) override;
+  uint64_t ChecksumPage(KvArena& arena, uint64_t offset, uint64_t bytes) override;
 
  private:
   // Rows of one KV head of one sequence that share a pass over its pages.

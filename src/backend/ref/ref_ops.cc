@@ -266,4 +266,16 @@ void RefOps::PoisonPage(KvArena& arena, uint64_t offset, uint64_t bytes) {
   std::fill_n(arena.base() + offset, bytes, std::byte{0xff});
 }
 
+void RefOps::ReadPage(KvArena& arena, uint64_t offset, std::span<std::byte> out) {
+  ReadHostPage(arena, offset, out);
+}
+
+void RefOps::WritePage(KvArena& arena, uint64_t offset, std::span<const std::byte> bytes) {
+  WriteHostPage(arena, offset, bytes);
+}
+
+uint64_t RefOps::ChecksumPage(KvArena& arena, uint64_t offset, uint64_t bytes) {
+  return ChecksumHostPage(arena, offset, bytes);
+}
+
 }  // namespace masu

@@ -93,6 +93,18 @@ class RemoteOps final : public Ops {
     const Opened opened(arena);
     inner_->PoisonPage(arena, offset, bytes);
   }
+  void ReadPage(KvArena& arena, uint64_t offset, std::span<std::byte> out) override {
+    const Opened opened(arena);
+    inner_->ReadPage(arena, offset, out);
+  }
+  void WritePage(KvArena& arena, uint64_t offset, std::span<const std::byte> bytes) override {
+    const Opened opened(arena);
+    inner_->WritePage(arena, offset, bytes);
+  }
+  uint64_t ChecksumPage(KvArena& arena, uint64_t offset, uint64_t bytes) override {
+    const Opened opened(arena);
+    return inner_->ChecksumPage(arena, offset, bytes);
+  }
 
  private:
   std::unique_ptr<Ops> inner_;
