@@ -182,7 +182,10 @@ class FakeEngine : public Engine {
     return stats;
   }
   Result<KvReport> InspectKv() override {
-    return KvReport{.slabs = 3, .layouts = {{.page_bytes = 64, .free = 7}}, .violations = {"one"}};
+    KvReport report;
+    report.slabs = 3;
+    report.violations = {"one"};
+    return report;
   }
   const CacheInfo& cache_info() const override { return cache_; }
   const EngineConfig& config() const override { return config_; }
