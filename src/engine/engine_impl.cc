@@ -20,6 +20,8 @@ const char* FinishReasonName(FinishReason reason) {
       return "abort";
     case FinishReason::kError:
       return "error";
+    case FinishReason::kTimeout:
+      return "timeout";
   }
   return "error";
 }
@@ -53,12 +55,13 @@ Result<void> EngineImpl::Init() {
       runner_, ModelRunner::Create(*model_->model, *model_->ops, *cache_, config_.max_num_seqs));
   sampler_ = std::make_unique<Sampler>(SampleableTokens());
   const GoesFirst order{config_.scheduling_policy == SchedulingPolicy::kPriority};
-  running_ = Queue(order);
-  waiting_ = Queue(order);
+  running_ = std::set<Sequence*, GoesFirst>(order);
+  waiting_ = WaitQueue(order, config_.fair_share);
   limits_ = {.max_num_seqs = config_.max_num_seqs,
              .max_num_batched_tokens = config_.max_num_batched_tokens,
              .max_prefill_chunk = config_.max_prefill_chunk,
              .order = order};
+  MASU_TRY(InitOwnerShare());
   max_queued_ = config_.max_num_queued_reqs.value_or(4 * config_.max_num_seqs);
   totals_.kv_pages_total = cache_info_.pages;
   stats_ = totals_;
@@ -116,7 +119,7 @@ Result<void> EngineImpl::CheckRequest(const Request& request) const {
     return bad("logprobs", fmt::format("{} logprobs were requested; at most {} (--max-logprobs)",
                                        logprobs, config_.max_logprobs));
   }
-  return {};
+  return CheckOwnerShare(request);
 }
 
 Result<RequestId> EngineImpl::Submit(Request request) {
@@ -125,6 +128,8 @@ Result<RequestId> EngineImpl::Submit(Request request) {
   state->sampling = std::move(request.sampling);
   state->prompt_length = static_cast<uint32_t>(request.prompt.size());
   state->priority = request.priority;
+  state->owner = request.owner;
+  state->deadline = request.deadline;
   state->sink = std::move(request.sink);
   state->stop_tokens = state->sampling.stop_token_ids;
   if (!state->sampling.ignore_eos && model_->tokenizer) {
@@ -147,16 +152,16 @@ Result<RequestId> EngineImpl::Submit(Request request) {
   state->unfinished = choices;
 
   const std::lock_guard lock(mutex_);
-  // Whoever the next step can seat does not wait, so an idle engine takes a burst of max_num_seqs
-  // beside the queue. Free seats are of no use while pages are short.
-  const uint64_t running = std::min<uint64_t>(stats_.requests_running, config_.max_num_seqs);
-  const uint64_t seats = blocked_ == StepPlan::Blocked::kPages ? 0 : config_.max_num_seqs - running;
-  if (queued_ + choices > max_queued_ + seats) {
-    return MakeError(ErrorCode::kUnavailable,
-                     "the queue is full ({} waiting); retry later or raise --max-num-queued-reqs",
-                     queued_);
+  if (QueueIsFull(state->owner, choices)) {
+    ++queue_full_;
+    Error error = MakeError(
+        ErrorCode::kUnavailable,
+        "the queue is full ({} waiting); retry later or raise --max-num-queued-reqs", queued_);
+    error.retry_after = retry_estimate_.Seconds(queued_, std::chrono::steady_clock::now());
+    return error;
   }
   queued_ += choices;
+  queued_by_owner_[state->owner] += choices;
   state->id = RequestId(next_request_);
   state->arrival = next_request_++;
   // Philox of the engine's seed and the request's number: requests without a seed differ, runs
@@ -168,7 +173,7 @@ Result<RequestId> EngineImpl::Submit(Request request) {
   std::shared_ptr<const CacheScope> scope;
   if (cache_info_.prefix_caching) {
     scope = std::make_shared<CacheScope>(
-        CacheScope{.owner = std::move(request.cache_owner), .salt = std::move(request.cache_salt)});
+        CacheScope{.owner = std::move(request.owner), .salt = std::move(request.cache_salt)});
   }
   for (auto& sequence : state->sequences) {
     sequence->seed = seed;
@@ -216,6 +221,7 @@ void EngineImpl::WaitForWork() {
 EngineStats EngineImpl::Stats() const {
   const std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
+  stats.queue_full = queue_full_;
   for (const auto& request : inbox_.requests) stats.requests_waiting += request->sequences.size();
   return stats;
 }
@@ -225,6 +231,7 @@ EngineStats EngineImpl::Stats() const {
 bool EngineImpl::Step() {
   const auto start = std::chrono::steady_clock::now();
   DrainInbox();
+  EndLateRequests(start);
   StepPlan plan = PlanStep();
   Apply(plan);
   CheckPages(plan);
@@ -247,18 +254,14 @@ void EngineImpl::DrainInbox() {
   }
   for (auto& request : inbox.requests) {
     ++totals_.requests_received;
-    for (auto& sequence : request->sequences) waiting_.insert(sequence.get());
+    for (auto& sequence : request->sequences) waiting_.Insert(sequence.get());
     const uint64_t id = request->id.value();
+    if (request->deadline) deadlines_.emplace(*request->deadline, id);
     requests_.emplace(id, std::move(request));
   }
   for (const RequestId id : inbox.aborts) {
     const auto it = requests_.find(id.value());
-    if (it == requests_.end()) continue;
-    it->second->aborted = true;
-    for (auto& sequence : it->second->sequences) {
-      if (sequence->state != SequenceState::kFinished) Finish(*sequence, FinishReason::kAbort, {});
-    }
-    Forget(*it->second);
+    if (it != requests_.end()) EndRequest(*it->second, FinishReason::kAbort);
   }
   for (const Stop& stop : inbox.stops) {
     const auto it = requests_.find(stop.id.value());
@@ -272,16 +275,9 @@ void EngineImpl::DrainInbox() {
 
 StepPlan EngineImpl::PlanStep() const {
   const std::vector<Sequence*> running(running_.begin(), running_.end());
-  auto next = waiting_.begin();
-  uint32_t next_rank = 0;
   return Schedule(
       {.running = running,
-       .waiting =
-           [&](uint32_t rank) {
-             MASU_CHECK_LE(next_rank, rank);
-             while (next_rank < rank && next != waiting_.end()) ++next, ++next_rank;
-             return next == waiting_.end() ? nullptr : *next;
-           },
+       .waiting = &waiting_,
        .free = cache_->pool().Budget(),
        .missing = [this](const Sequence& sequence,
                          uint64_t tokens) { return MissingPages(sequence, tokens); },
@@ -355,13 +351,14 @@ void EngineImpl::PublishPrefix(Sequence& sequence) {
 }
 
 void EngineImpl::Admit(Sequence& sequence) {
-  waiting_.erase(&sequence);
+  waiting_.Erase(&sequence);
   sequence.state = SequenceState::kRunning;
   running_.insert(&sequence);
   if (cache_info_.prefix_caching) {
     sequence.computed = cache_->TakePrefix(sequence.tables[0], ReadableTokens(sequence));
   }
   if (sequence.preemptions > 0) totals_.resumed_tokens += sequence.computed;
+  if (sequence.preemptions == 0) waiting_.ChargePrompt(sequence, sequence.remaining());
   // Tokens that it computed itself and found again after a preemption were computed all the same.
   sequence.cached_tokens =
       std::min(sequence.cached_tokens.value_or(sequence.computed), sequence.computed);
@@ -374,15 +371,11 @@ void EngineImpl::Preempt(Sequence& sequence) {
   sequence.state = SequenceState::kWaiting;
   ++sequence.preemptions;
   ++totals_.preemptions;
-  waiting_.insert(&sequence);
+  waiting_.Insert(&sequence);
 }
 
 void EngineImpl::Apply(StepPlan& plan) {
-  // Admissions are the head of the queue as the plan saw it, so they come before preempted
-  // sequences return to it.
-  for (uint32_t i = 0; i < plan.admitted; ++i) {
-    Admit(**waiting_.begin());
-  }
+  for (Sequence* sequence : plan.admitted) Admit(*sequence);
   for (Sequence* sequence : plan.preempted) Preempt(*sequence);
   std::erase_if(plan.entries, [&](const StepPlan::Entry& entry) {
     Sequence& sequence = *entry.sequence;
@@ -462,6 +455,7 @@ void EngineImpl::AppendToken(Sequence& sequence, TokenOutput output) {
   sequence.tokens.push_back(token);
   ++sequence.generated_counts[token];
   ++totals_.generation_tokens;
+  waiting_.ChargeOutput(sequence, 1);
   const uint32_t generated = static_cast<uint32_t>(sequence.tokens.size()) - request.prompt_length;
   ChoiceUpdate update;
   update.choice = sequence.choice;
@@ -500,8 +494,21 @@ void EngineImpl::Finish(Sequence& sequence, FinishReason reason, ChoiceUpdate up
   outbox_.push_back({request.sink, request.id, std::move(update)});
 }
 
+void EngineImpl::EndRequest(RequestState& request, FinishReason reason) {
+  request.aborted = true;
+  for (auto& sequence : request.sequences) {
+    if (sequence->state != SequenceState::kFinished) Finish(*sequence, reason, {});
+  }
+  Forget(request);
+}
+
 void EngineImpl::Retire(Sequence& sequence) {
-  (sequence.state == SequenceState::kRunning ? running_ : waiting_).erase(&sequence);
+  if (sequence.state == SequenceState::kRunning) {
+    running_.erase(&sequence);
+  } else {
+    waiting_.Erase(&sequence);
+  }
+  ++choices_ended_;
   for (BlockTable& table : sequence.tables) cache_->Release(table);
   sequence.state = SequenceState::kFinished;
   --sequence.request->unfinished;
@@ -513,6 +520,7 @@ void EngineImpl::Forget(RequestState& request) {
                       : request.aborted ? totals_.requests_aborted
                                         : totals_.requests_finished;
   ++counter;
+  if (request.deadline) deadlines_.erase({*request.deadline, request.id.value()});
   requests_.erase(request.id.value());
 }
 
@@ -556,8 +564,9 @@ void EngineImpl::ReturnPassedPages(Sequence& sequence) {
 void EngineImpl::CheckInvariants() const {
 #ifndef NDEBUG
   std::vector<const BlockTable*> tables;
-  for (const Queue* queue : {&running_, &waiting_}) {
-    for (const Sequence* sequence : *queue) {
+  for (const std::vector<Sequence*>& queue :
+       {std::vector<Sequence*>(running_.begin(), running_.end()), waiting_.all()}) {
+    for (const Sequence* sequence : queue) {
       for (const BlockTable& table : sequence->tables) {
         tables.push_back(&table);
         // What others may read is never written again.
@@ -589,10 +598,15 @@ void EngineImpl::PublishStats(double seconds, const StepPlan& plan) {
   }
   const std::lock_guard lock(mutex_);
   stats_ = totals_;
+  retry_estimate_.OnEnded(std::exchange(choices_ended_, 0), std::chrono::steady_clock::now());
   blocked_ = plan.blocked;
   last_step_seconds_ = seconds;
   queued_ = waiting_.size();
-  for (const auto& request : inbox_.requests) queued_ += request->sequences.size();
+  queued_by_owner_ = waiting_.SizeByOwner();
+  for (const auto& request : inbox_.requests) {
+    queued_ += request->sequences.size();
+    queued_by_owner_[request->owner] += request->sequences.size();
+  }
 }
 
 void EngineImpl::Deliver() {
@@ -605,14 +619,7 @@ void EngineImpl::Deliver() {
 void EngineImpl::AbortAll() {
   if (runner_ == nullptr) return;  // Init failed: there was never a request
   DrainInbox();
-  while (!requests_.empty()) {
-    RequestState& request = *requests_.begin()->second;
-    request.aborted = true;
-    for (auto& sequence : request.sequences) {
-      if (sequence->state != SequenceState::kFinished) Finish(*sequence, FinishReason::kAbort, {});
-    }
-    Forget(request);
-  }
+  while (!requests_.empty()) EndRequest(*requests_.begin()->second, FinishReason::kAbort);
   PublishStats(0, {});
   Deliver();
 }
@@ -648,6 +655,9 @@ std::string EngineImpl::Explain() const {
             "requests wait because a step's --max-num-batched-tokens {} are taken by prefill; "
             "raise it\n",
             config_.max_num_batched_tokens);
+        break;
+      case StepPlan::Blocked::kShare:
+        text += "requests wait because their API keys hold what --max-kv-share-per-key allows\n";
         break;
       case StepPlan::Blocked::kNothing:
         break;

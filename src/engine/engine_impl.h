@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -12,8 +13,10 @@
 #include "engine/engine.h"
 #include "engine/loaded_model.h"
 #include "engine/model_runner.h"
+#include "engine/retry_estimate.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
+#include "engine/wait_queue.h"
 #include "kv/kv_cache.h"
 
 namespace masu {
@@ -48,15 +51,18 @@ class EngineImpl final : public Engine {
     std::vector<Stop> stops;
     bool empty() const { return requests.empty() && aborts.empty() && stops.empty(); }
   };
-  using Queue = std::set<Sequence*, GoesFirst>;
 
   EngineImpl(std::shared_ptr<LoadedModel> model, const EngineConfig& config);
   Result<void> Init();
   uint32_t SampleableTokens() const;
   Result<void> CheckRequest(const Request& request) const;
+  Result<void> InitOwnerShare();
+  Result<void> CheckOwnerShare(const Request& request) const;
+  bool QueueIsFull(const std::string& owner, uint64_t choices) const;  // under mutex_
 
   // The parts of a step, in order.
   void DrainInbox();
+  void EndLateRequests(std::chrono::steady_clock::time_point now);
   StepPlan PlanStep() const;
   void Apply(StepPlan& plan);       // admit, preempt, reserve
   void CheckPages(StepPlan& plan);  // drops entries whose pages are not theirs
@@ -69,6 +75,7 @@ class EngineImpl final : public Engine {
   void AppendToken(Sequence& sequence, TokenOutput output);
   void Fail(Sequence& sequence, std::string error);
   void Finish(Sequence& sequence, FinishReason reason, ChoiceUpdate update);
+  void EndRequest(RequestState& request, FinishReason reason);  // kAbort or kTimeout
   void Retire(Sequence& sequence);  // takes a sequence out of its queue and frees its pages
   void Forget(RequestState& request);
   void Preempt(Sequence& sequence);
@@ -92,8 +99,9 @@ class EngineImpl final : public Engine {
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<Sampler> sampler_;
   std::unordered_map<uint64_t, std::unique_ptr<RequestState>> requests_;
-  Queue running_;
-  Queue waiting_;
+  std::set<std::pair<std::chrono::steady_clock::time_point, uint64_t>> deadlines_;  // of requests_
+  std::set<Sequence*, GoesFirst> running_;
+  WaitQueue waiting_;
   SchedulerLimits limits_;
   struct Outgoing {
     std::shared_ptr<OutputSink> sink;
@@ -102,6 +110,7 @@ class EngineImpl final : public Engine {
   };
   std::vector<Outgoing> outbox_;
   std::vector<Sequence*> failed_;  // in this step, retired at commit
+  uint64_t choices_ended_ = 0;     // since statistics were published
 
   // Shared with callers.
   mutable std::mutex mutex_;
@@ -109,9 +118,12 @@ class EngineImpl final : public Engine {
   bool woken_ = false;
   Inbox inbox_;
   uint64_t next_request_ = 1;
-  uint64_t queued_ = 0;  // choices submitted and not yet running
-  EngineStats stats_;    // copy for readers
-  EngineStats totals_;   // engine thread's own
+  uint64_t queued_ = 0;                              // choices submitted and not yet running
+  std::map<std::string, uint64_t> queued_by_owner_;  // which of them are whose
+  uint64_t queue_full_ = 0;
+  RetryEstimate retry_estimate_;
+  EngineStats stats_;   // copy for readers
+  EngineStats totals_;  // engine thread's own
   StepPlan::Blocked blocked_ = StepPlan::Blocked::kNothing;
   double last_step_seconds_ = 0;
 };

@@ -70,7 +70,9 @@ class World {
     std::sort(waiting_.begin(), waiting_.end(), limits.order);
     SchedulerView view;
     view.running = running_;
-    view.waiting = [this](uint32_t i) { return i < waiting_.size() ? waiting_[i] : nullptr; };
+    WaitQueue queue(limits.order);
+    for (Sequence* sequence : waiting_) queue.Insert(sequence);
+    view.waiting = &queue;
     // One layout, slabs of one page.
     view.free = PageBudget({0}, free_pages(), {1});
     const auto pages_for = [](uint64_t tokens) { return (tokens + kBlock - 1) / kBlock; };
@@ -96,9 +98,8 @@ class World {
   }
   // What the engine does with a plan, so that a run of steps can be played.
   void Apply(const StepPlan& plan) {
-    std::vector<Sequence*> admitted(waiting_.begin(), waiting_.begin() + plan.admitted);
-    waiting_.erase(waiting_.begin(), waiting_.begin() + plan.admitted);
-    for (Sequence* sequence : admitted) {
+    for (Sequence* sequence : plan.admitted) {
+      std::erase(waiting_, sequence);
       sequence->state = SequenceState::kRunning;
       running_.push_back(sequence);
     }
@@ -128,7 +129,9 @@ class World {
 
  private:
   void Check(const StepPlan& plan) const {
-    ASSERT_LE(plan.admitted, waiting_.size());
+    for (const Sequence* sequence : plan.admitted) {
+      EXPECT_EQ(std::count(waiting_.begin(), waiting_.end(), sequence), 1);
+    }
     uint64_t tokens = 0;
     int64_t pages = static_cast<int64_t>(free_pages());
     for (const Sequence* sequence : plan.preempted) {
@@ -156,13 +159,12 @@ class World {
       const uint64_t held = sequence.tables[0].pages.size();
       pages -= needed > held ? static_cast<int64_t>(needed - held) : 0;
       if (sequence.state == SequenceState::kWaiting) {
-        const auto rank = std::find(waiting_.begin(), waiting_.end(), &sequence) - waiting_.begin();
-        EXPECT_LT(rank, plan.admitted);
+        EXPECT_EQ(std::count(plan.admitted.begin(), plan.admitted.end(), &sequence), 1);
       }
     }
     EXPECT_LE(tokens, limits.max_num_batched_tokens);
     EXPECT_GE(pages, 0) << "more pages than there are";
-    EXPECT_LE(running_.size() - plan.preempted.size() + plan.admitted, limits.max_num_seqs);
+    EXPECT_LE(running_.size() - plan.preempted.size() + plan.admitted.size(), limits.max_num_seqs);
   }
 
   uint64_t pages_;
@@ -202,7 +204,7 @@ TEST(Schedule, NothingToDo) {
   const StepPlan plan = world.Plan();
   EXPECT_THAT(plan.entries, IsEmpty());
   EXPECT_THAT(plan.preempted, IsEmpty());
-  EXPECT_EQ(plan.admitted, 0u);
+  EXPECT_EQ(plan.admitted.size(), 0u);
   EXPECT_EQ(plan.blocked, StepPlan::Blocked::kNothing);
 }
 
@@ -215,7 +217,7 @@ TEST(Schedule, DecodesGoBeforePrefillsAndBothInOrder) {
   const StepPlan plan = world.Plan();
   EXPECT_THAT(Entries(plan), ElementsAre(Entry(decode_a, 1), Entry(decode_b, 1), Entry(prefill, 68),
                                          Entry(fresh, 10)));
-  EXPECT_EQ(plan.admitted, 1u);
+  EXPECT_EQ(plan.admitted.size(), 1u);
 }
 
 TEST(Schedule, TheTokenBudgetBoundsAStep) {
@@ -226,7 +228,7 @@ TEST(Schedule, TheTokenBudgetBoundsAStep) {
   Sequence* behind = world.Waiting(3);
   StepPlan plan = world.Plan();
   EXPECT_THAT(Entries(plan), ElementsAre(Entry(decode, 1), Entry(long_prompt, 39)));
-  EXPECT_EQ(plan.admitted, 1u);
+  EXPECT_EQ(plan.admitted.size(), 1u);
   EXPECT_EQ(plan.blocked, StepPlan::Blocked::kTokens);
   world.Apply(plan);
   plan = world.Plan();  // the decode is not starved by the long prompt, whose chunks go on
@@ -253,7 +255,7 @@ TEST(Schedule, SeatsBoundAdmission) {
   world.Waiting(5);
   world.Waiting(5);
   const StepPlan plan = world.Plan();
-  EXPECT_EQ(plan.admitted, 2u);
+  EXPECT_EQ(plan.admitted.size(), 2u);
   EXPECT_EQ(plan.blocked, StepPlan::Blocked::kSeats);
 }
 
@@ -263,7 +265,7 @@ TEST(Schedule, AdmissionWaitsRatherThanOvertakes) {
   world.Waiting(60);   // four: does not fit now
   world.Waiting(4);    // one: would fit, and waits behind
   const StepPlan plan = world.Plan();
-  EXPECT_EQ(plan.admitted, 0u);
+  EXPECT_EQ(plan.admitted.size(), 0u);
   EXPECT_EQ(plan.entries.size(), 1u);
   EXPECT_THAT(plan.preempted, IsEmpty());  // a newcomer takes nobody's pages
   EXPECT_EQ(plan.blocked, StepPlan::Blocked::kPages);
@@ -319,7 +321,7 @@ TEST(Schedule, APreemptedOneIsNotAdmittedInTheSameStep) {
   world.Waiting(1);
   const StepPlan plan = world.Plan();
   ASSERT_EQ(plan.preempted.size(), 1u);
-  EXPECT_EQ(plan.admitted, 0u);  // the freed page must not go past the preempted sequence
+  EXPECT_EQ(plan.admitted.size(), 0u);  // the freed page must not go past the preempted sequence
 }
 
 TEST(Schedule, ALoneSequenceMayFillTheArena) {
@@ -337,12 +339,12 @@ TEST(Schedule, CachedPrefixesCostNeitherBudgetNorPagesInUse) {
   World world(8);
   world.Decoding(64);                      // holds four pages, and needs no more
   Sequence* waiting = world.Waiting(100);  // seven pages, four are free
-  EXPECT_EQ(world.Plan().admitted, 0u);
+  EXPECT_EQ(world.Plan().admitted.size(), 0u);
   world.cached[waiting] = {.tokens = 48, .in_use = {2}};  // three cached, one of them idle
-  EXPECT_EQ(world.Plan().admitted, 0u);
+  EXPECT_EQ(world.Plan().admitted.size(), 0u);
   world.cached[waiting] = {.tokens = 48, .in_use = {3}};
   const StepPlan plan = world.Plan();
-  ASSERT_EQ(plan.admitted, 1u);
+  ASSERT_EQ(plan.admitted.size(), 1u);
   EXPECT_EQ(plan.entries.back().sequence, waiting);
   EXPECT_EQ(plan.entries.back().tokens, 52u);
   world.limits.max_num_batched_tokens = 10;
@@ -388,7 +390,7 @@ TEST(Schedule, RandomWorldsAlwaysAdvanceAndEnd) {
       ASSERT_FALSE(HasFailure()) << "round " << round << " step " << steps;
       ASSERT_FALSE(plan.entries.empty()) << "deadlock in round " << round;
       std::vector<Sequence*> order = world.running();
-      for (uint32_t i = 0; i < plan.admitted; ++i) order.push_back(world.waiting()[i]);
+      order.insert(order.end(), plan.admitted.begin(), plan.admitted.end());
       Sequence* first = *std::min_element(order.begin(), order.end(), world.limits.order);
       EXPECT_TRUE(std::any_of(plan.entries.begin(), plan.entries.end(),
                               [&](const auto& entry) { return entry.sequence == first; }))

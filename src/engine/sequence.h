@@ -2,9 +2,11 @@
 // only.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -45,6 +47,8 @@ struct RequestState {
   SamplingParams sampling;
   uint32_t prompt_length = 0;
   int32_t priority = 0;
+  std::string owner;
+  std::optional<std::chrono::steady_clock::time_point> deadline;
   uint64_t arrival = 0;  // order of submission
   std::shared_ptr<OutputSink> sink;
   std::vector<std::unique_ptr<Sequence>> sequences;

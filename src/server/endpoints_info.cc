@@ -39,6 +39,10 @@ Error LoadingError(const ServerState& state) {
                    loading.fraction * 100, loading.what);
 }
 
+Error ShuttingDownError() {
+  return MakeError(ErrorCode::kUnavailable, "the server is stopping; retry later");
+}
+
 Error UnknownModelError(const ServerState& state, const std::string& name) {
   std::string aliases;
   for (const std::string& known : state.model_names()) {
@@ -59,16 +63,9 @@ Result<void> CheckModelName(const ServerState& state, const std::string& name) {
 }
 
 void GetHealth(EndpointCall& call) {
+  if (call.state->shutting_down()) return call.exchange->Send(ErrorResponse(ShuttingDownError()));
   if (!call.state->model()) return call.exchange->Send(LoadingResponse(*call.state));
   SendJson(call, {{"status", "ok"}});
-}
-
-void GetReady(EndpointCall& call) {
-  if (call.state->stopping()) {
-    return call.exchange->Send(
-        ErrorResponse(MakeError(ErrorCode::kUnavailable, "the server is stopping")));
-  }
-  GetHealth(call);
 }
 
 void GetLive(EndpointCall& call) { SendJson(call, {{"status", "alive"}}); }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct ServerConfig {
   // A comment line in quiet streams, so that proxies keep them open; 0: none.
   std::chrono::seconds sse_keep_alive_interval{0};
   MetricsPrefix metrics_prefix = MetricsPrefix::kBoth;
+  // From its arrival to the end of its answer, for every request for a generation.
+  std::optional<std::chrono::milliseconds> request_timeout;
   uint32_t max_choices = 128;  // n times the number of prompts of one request
 };
 
