@@ -288,7 +288,7 @@ StepPlan EngineImpl::PlanStep() const {
              return held;
            },
        .freed = [this](std::span<Sequence* const> preempted) { return FreedPages(preempted); },
-       .cached = [this](const Sequence& sequence) { return FindPrefix(sequence); },
+       .cached = [this](Sequence& sequence) { return FindPrefix(sequence); },
        .peak = [this](const Sequence&, uint64_t tokens) { return PeakPages(tokens); }},
       limits_);
 }
@@ -337,10 +337,10 @@ std::span<const TokenId> EngineImpl::ReadableTokens(const Sequence& sequence) co
   return std::span(sequence.tokens).first(owed ? delivered : sequence.tokens.size() - 1);
 }
 
-CachedPrefix EngineImpl::FindPrefix(const Sequence& sequence) const {
+CachedPrefix EngineImpl::FindPrefix(Sequence& sequence) const {
   if (!cache_info_.prefix_caching) return {};
-  const KvCache::PrefixMatch match =
-      cache_->MatchPrefix(sequence.tables[0], ReadableTokens(sequence));
+  PrefixMatch& match = sequence.prefix;
+  match = cache_->MatchPrefix(sequence.tables[0], ReadableTokens(sequence), match);
   return {.tokens = match.tokens, .in_use = {match.pages_in_use}};
 }
 

@@ -81,7 +81,7 @@ class EngineImpl final : public Engine {
   void Preempt(Sequence& sequence);
   void Admit(Sequence& sequence);
   std::span<const TokenId> ReadableTokens(const Sequence& sequence) const;
-  CachedPrefix FindPrefix(const Sequence& sequence) const;
+  CachedPrefix FindPrefix(Sequence& sequence) const;  // remembers it there
   void PublishPrefix(Sequence& sequence);
   void ReturnPassedPages(Sequence& sequence);
   PageCounts MissingPages(const Sequence& sequence, uint64_t tokens) const;

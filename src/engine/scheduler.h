@@ -42,7 +42,7 @@ struct SchedulerView {
   // Pages that can be had when all of these running sequences lose theirs: pages that they share
   // with others cannot.
   std::function<PageCounts(std::span<Sequence* const>)> freed;
-  std::function<CachedPrefix(const Sequence&)> cached;
+  std::function<CachedPrefix(Sequence&)> cached;  // of one that waits
   // The most pages that a sequence of so many tokens will hold at once: less than all where windows
   // give pages back.
   std::function<PageCounts(const Sequence&, uint64_t tokens)> peak;

@@ -101,6 +101,9 @@ BAD_VALUES = [
     ("--device", "cuda"), ("--metrics-prefix", "mine"), ("--host", "not a host"), ("--host", "300.1.1.1"),
     ("--max-body-bytes", "x"), ("--sse-keep-alive-interval", "x"), ("--sse-keep-alive-interval", "-1"),
     ("--long-prefill-token-threshold", "x"), ("--max-model-len", "18014398509481985K"), ("--api-key", ""),
+    ("--max-kv-share-per-key", "0"), ("--max-kv-share-per-key", "2"), ("--max-kv-share-per-key", "0.0001"),
+    ("--request-timeout", "0"), ("--request-timeout", "-1"), ("--request-timeout", "soon"), ("--shutdown-timeout", "-1"),
+    ("--shutdown-timeout", "x"),
 ]
 
 
