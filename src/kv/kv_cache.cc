@@ -133,8 +133,7 @@ void KvCache::WalkPrefix(const BlockTable& table, std::span<const TokenId> token
 PrefixMatch KvCache::MatchPrefix(const BlockTable& table, std::span<const TokenId> tokens,
                                  PrefixMatch known) const {
   if (!tree_) return {};
-  if (known.generation != tree_->generation()) known = {};
-  MASU_CHECK_LE(known.tokens, tokens.size());
+  if (known.generation != tree_->generation() || known.tokens > tokens.size()) known = {};
   PrefixMatch match = known;
   match.generation = tree_->generation();
   WalkPrefix(table, tokens, known, [&](PageId page) {

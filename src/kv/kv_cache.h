@@ -60,8 +60,8 @@ class KvCache {
   // nothing. `tokens` begin at the table's first position; only whole pages count.
   //
   // What of `tokens` can be read instead of computed. `known` is an earlier match of this table
-  // with no more than these tokens. While it holds, only what may have come behind it is looked
-  // for: whoever waits asks at every step.
+  // and its first tokens. While it holds, only what may have come behind it is looked for: whoever
+  // waits asks at every step.
   PrefixMatch MatchPrefix(const BlockTable& table, std::span<const TokenId> tokens,
                           PrefixMatch known = {}) const;
   // Puts those pages into a table that is empty. Returns the number of tokens they hold.
