@@ -164,7 +164,23 @@ class World {
     }
     EXPECT_LE(tokens, limits.max_num_batched_tokens);
     EXPECT_GE(pages, 0) << "more pages than there are";
+    if (limits.max_owner_bytes) CheckShares(plan);
     EXPECT_LE(running_.size() - plan.preempted.size() + plan.admitted.size(), limits.max_num_seqs);
+  }
+
+  // What each owner will hold; a page is a byte.
+  void CheckShares(const StepPlan& plan) const {
+    std::map<std::string, uint64_t> held;
+    for (const Sequence* sequence : running_) {
+      if (std::count(plan.preempted.begin(), plan.preempted.end(), sequence) > 0) continue;
+      held[sequence->request->owner] += sequence->tables[0].pages.size();
+    }
+    for (const StepPlan::Entry& entry : plan.entries) {
+      const uint64_t needed = (entry.sequence->computed + entry.tokens + kBlock - 1) / kBlock;
+      const uint64_t has = entry.sequence->tables[0].pages.size();
+      held[entry.sequence->request->owner] += needed > has ? needed - has : 0;
+    }
+    for (const auto& [owner, pages] : held) EXPECT_LE(pages, *limits.max_owner_bytes) << owner;
   }
 
   uint64_t pages_;
@@ -332,8 +348,6 @@ TEST(Schedule, ALoneSequenceMayFillTheArena) {
   EXPECT_THAT(Entries(plan), ElementsAre(Entry(only, 1)));
 }
 
-// Random worlds, played to their end: every plan holds what Check() asks, nobody starves, and the
-// first in order always makes progress, so there is no deadlock.
 // What is cached is not computed again, and what others hold of it takes no free page.
 TEST(Schedule, CachedPrefixesCostNeitherBudgetNorPagesInUse) {
   World world(8);
@@ -364,6 +378,25 @@ TEST(Schedule, PreemptionDoesNotCountOnPagesThatOthersHold) {
   EXPECT_EQ(plan.entries[0].sequence, first);
 }
 
+TEST(Schedule, AnOwnerWithItsShareIsPassedOver) {
+  World world(100);
+  world.limits.max_owner_bytes = 6;
+  world.limits.page_bytes = {1};
+  Sequence* reads = world.Prefilling(64, 16);  // one page, and three promised
+  Sequence* large = world.Waiting(48);         // three more: too many for its owner
+  Sequence* small = world.Waiting(5);          // would fit, and does not overtake its own
+  Sequence* other = world.Waiting(50);
+  other->request->owner = "other";
+  StepPlan plan = world.Plan();
+  EXPECT_THAT(plan.admitted, ElementsAre(other));
+  EXPECT_EQ(plan.blocked, StepPlan::Blocked::kShare);
+  world.Finish(reads);
+  plan = world.Plan();
+  EXPECT_THAT(plan.admitted, ElementsAre(large, other, small));
+}
+
+// Random worlds, played to their end: every plan holds what Check() asks, nobody starves, and the
+// first in order always makes progress, so there is no deadlock.
 TEST(Schedule, RandomWorldsAlwaysAdvanceAndEnd) {
   std::mt19937 random(11);
   uint64_t preemptions = 0;
@@ -376,12 +409,19 @@ TEST(Schedule, RandomWorldsAlwaysAdvanceAndEnd) {
     world.limits.max_prefill_chunk =
         random() % 2 == 0 ? 0 : 1 + static_cast<uint32_t>(random() % 20);
     world.limits.order = {.use_priority = random() % 2 == 0};
+    uint64_t most = pages;  // for one of them
+    if (random() % 2 == 0) {
+      most = 2 + random() % (pages - 2);
+      world.limits.max_owner_bytes = most;
+      world.limits.page_bytes = {1};
+    }
     std::map<Sequence*, size_t> ends;
     const uint32_t count = 1 + static_cast<uint32_t>(random() % 12);
     for (uint32_t i = 0; i < count; ++i) {
-      const auto prompt = static_cast<uint32_t>(1 + random() % (kBlock * (pages - 1)));
+      const auto prompt = static_cast<uint32_t>(1 + random() % (kBlock * (most - 1)));
       Sequence* sequence = world.Waiting(prompt, static_cast<int32_t>(random() % 4));
-      ends[sequence] = std::min<size_t>(prompt + 1 + random() % 40, kBlock * pages);
+      sequence->request->owner = std::string(1, static_cast<char>('a' + random() % 3));
+      ends[sequence] = std::min<size_t>(prompt + 1 + random() % 40, kBlock * most);
     }
     int steps = 0;
     while (!world.running().empty() || !world.waiting().empty()) {
