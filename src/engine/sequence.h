@@ -29,7 +29,7 @@ struct Sequence {
   std::vector<TokenId> tokens;     // prompt, then generated
   uint32_t computed = 0;           // leading tokens whose K and V are in pages
   std::vector<BlockTable> tables;  // per KV group
-  PrefixMatch prefix;     // what was found in the cache last, while it waited
+  PrefixMatch prefix;              // what was found in the cache last, while it waited
   uint32_t preemptions = 0;
   // Leading prompt tokens that this choice never had to compute; none before it was admitted.
   std::optional<uint32_t> cached_tokens;
