@@ -358,7 +358,7 @@ void EngineImpl::Admit(Sequence& sequence) {
     sequence.computed = cache_->TakePrefix(sequence.tables[0], ReadableTokens(sequence));
   }
   if (sequence.preemptions > 0) totals_.resumed_tokens += sequence.computed;
-  if (sequence.preemptions == 0) waiting_.ChargePrompt(sequence, sequence.remaining());
+  if (!sequence.had_its_turn()) waiting_.ChargePrompt(sequence, sequence.remaining());
   // Tokens that it computed itself and found again after a preemption were computed all the same.
   sequence.cached_tokens =
       std::min(sequence.cached_tokens.value_or(sequence.computed), sequence.computed);

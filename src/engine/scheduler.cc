@@ -179,7 +179,7 @@ class Planner {
       budget_ -= chunk;
       plan_.entries.push_back({sequence, chunk});
       plan_.admitted.push_back(sequence);
-      waiting.Admit(sequence->preemptions > 0 ? 0 : uncached);
+      waiting.Admit(sequence->had_its_turn() ? 0 : uncached);
     }
   }
 

@@ -100,6 +100,7 @@ class World {
   void Apply(const StepPlan& plan) {
     for (Sequence* sequence : plan.admitted) {
       std::erase(waiting_, sequence);
+      sequence->cached_tokens = 0;
       sequence->state = SequenceState::kRunning;
       running_.push_back(sequence);
     }

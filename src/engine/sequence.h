@@ -36,6 +36,7 @@ struct Sequence {
   std::unordered_map<TokenId, uint32_t> generated_counts;
   std::vector<TokenOutput> prompt_logprobs;  // so far; sent with the first token
 
+  bool had_its_turn() const { return cached_tokens.has_value(); }  // was admitted once
   uint32_t remaining() const { return static_cast<uint32_t>(tokens.size()) - computed; }
   bool decoding() const {
     return remaining() == 1 && state == SequenceState::kRunning && computed > 0;

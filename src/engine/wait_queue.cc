@@ -103,9 +103,9 @@ bool WaitQueue::Walk::Before(const Place& a, const Place& b) const {
   const GoesFirst& order = queue_.order_;
   const bool same_priority = !order.use_priority || x->request->priority == y->request->priority;
   if (queue_.fair_share_ && same_priority) {
-    // Whoever lost its pages had its turn already.
-    if ((x->preemptions > 0) != (y->preemptions > 0)) return x->preemptions > 0;
-    if (x->preemptions == 0 && a.served != b.served) return a.served < b.served;
+    // Whoever lost its pages goes on first: it was charged for its turn.
+    if (x->had_its_turn() != y->had_its_turn()) return x->had_its_turn();
+    if (!x->had_its_turn() && a.served != b.served) return a.served < b.served;
   }
   return order(x, y);
 }

@@ -134,7 +134,7 @@ TEST(WaitQueue, WhoLostItsPagesHadItsTurn) {
   const auto added = waiters.AddTo(queue, {"a", "b"});
   queue.ChargeOutput(*added[1], 1000);
   queue.Erase(added[1]);
-  ++added[1]->preemptions;
+  added[1]->cached_tokens = 0;  // as admission leaves it
   queue.Insert(added[1]);
   EXPECT_THAT(Order(queue), ElementsAre("b", "a"));
 }
