@@ -16,6 +16,7 @@ enum class ErrorCode {
   kInvalidArgument,    // the caller asked for something that can never work (HTTP 400)
   kNotFound,           // a model, file or id that does not exist (404)
   kUnavailable,        // not now: queue full, still loading, shutting down (503)
+  kDeadlineExceeded,   // it took longer than it was allowed to (504)
   kResourceExhausted,  // memory that the plan needs is not there
   kDataLoss,           // a file that is damaged or lies about itself
   kUnimplemented,      // known, and not built (501)
@@ -24,8 +25,9 @@ enum class ErrorCode {
 
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
-  std::string message;  // one line: cause and remedy
-  std::string param;    // the request field at fault, empty if none
+  std::string message;       // one line: cause and remedy
+  std::string param;         // the request field at fault, empty if none
+  uint32_t retry_after = 0;  // kUnavailable: seconds until another try may succeed; 0: unknown
 };
 
 template <typename... Args>

@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <chrono>
+#include <cmath>
 #include <iostream>
 
 #include "base/environment.h"
@@ -15,8 +17,8 @@ namespace masu {
 namespace {
 
 constexpr uint32_t kAuto = 0;
-constexpr int kMaxThreads = 1024;             // beyond any machine of today; each costs a stack
-constexpr int kMaxKeepAliveSeconds = 86'400;  // a day
+constexpr int kMaxThreads = 1024;  // beyond any machine of today; each costs a stack
+constexpr int kDay = 86'400;       // seconds; the longest time that a flag takes
 
 // "8192", "8k" (8000), "8K" (8192); 0 stands for auto.
 std::string ParseLength(const std::string& text, uint32_t& out) {
@@ -176,8 +178,18 @@ void AddEngineOptions(CLI::App& app, EngineConfig& config) {
          },
          "fcfs (default), or priority: a smaller number in the request goes first")
       ->type_name("POLICY");
-  app.add_option("--max-num-queued-reqs", config.max_num_queued_reqs,
-                 "choices that may wait; beyond, 503 (default: 4 x max-num-seqs)");
+  app.add_option(
+      "--max-num-queued-reqs", config.max_num_queued_reqs,
+      "choices that may wait; beyond, 503 (default: 4 x max-num-seqs). API keys with no more "
+      "than an equal part of the queue may wait beyond it, up to twice as many");
+  app.add_flag("--enable-fair-share,!--no-enable-fair-share", config.fair_share,
+               "among waiting requests of one priority the API key that was served the fewest "
+               "tokens goes first; off: in order of arrival (default: on)");
+  app.add_option("--max-kv-share-per-key", config.max_kv_share_per_key,
+                 "share of the KV cache that the running requests of one API key may hold, such as "
+                 "0.5; default: all of it")
+      ->check(kShare)
+      ->type_name("SHARE");
   app.add_option("--max-logprobs", config.max_logprobs,
                  "most logprobs per token that a request may ask for")
       ->capture_default_str();
@@ -253,7 +265,25 @@ void AddServerOptions(CLI::App& app, ServerConfig& config) {
            config.sse_keep_alive_interval = std::chrono::seconds(seconds);
          },
          "seconds between comment lines in quiet streams; 0: none")
-      ->check(CLI::Range(0, kMaxKeepAliveSeconds))
+      ->check(CLI::Range(0, kDay))
+      ->type_name("SECONDS");
+  app.add_option_function<double>(
+         "--request-timeout",
+         [&config](double seconds) {
+           config.request_timeout = std::chrono::milliseconds(std::llround(seconds * 1000));
+         },
+         "seconds from the arrival of a request to the end of its answer; what takes longer is "
+         "ended with 504; a request may ask for less (deadline_ms); default: no limit")
+      ->check(CLI::Range(0.001, double{kDay}))
+      ->type_name("SECONDS");
+  app.add_option_function<uint32_t>(
+         "--shutdown-timeout",
+         [&config](uint32_t seconds) {
+           config.http.shutdown_timeout = std::chrono::seconds(seconds);
+         },
+         "seconds that running requests have to finish after SIGTERM or SIGINT, while new ones get "
+         "503; a second signal ends them; 0 (default): they end at once, with an error")
+      ->check(CLI::Range(0, kDay))
       ->type_name("SECONDS");
   app.add_option("--max-body-bytes", config.http.body_limit, "largest request body")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))

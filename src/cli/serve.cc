@@ -48,7 +48,7 @@ void Load(const ServeOptions& options, Server& server, Loading& loading) {
 int RunServe(const ServeOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);  // a log whose reader is gone must not end the server
   ServerConfig config = options.server;
-  config.http.stop_on_signals = true;
+  config.http.shutdown_on_signals = true;
   auto server = Server::Listen(config);
   if (!server.ok()) return PrintError(server.error());
   std::fprintf(stderr, "listening on http://%s:%u, loading %s\n", config.http.host.c_str(),

@@ -29,6 +29,8 @@ struct EngineStats {
   uint64_t requests_received = 0;
   uint64_t requests_finished = 0;  // all choices ended with stop or length
   uint64_t requests_aborted = 0;
+  uint64_t requests_timed_out = 0;  // of those aborted: by their deadline
+  uint64_t queue_full = 0;          // submissions that found the queue full; not received
   uint64_t requests_failed = 0;
   uint64_t preemptions = 0;    // choices that lost their pages and began again
   uint64_t prompt_tokens = 0;  // counted once per choice, not again after a preemption
@@ -82,6 +84,7 @@ struct CacheInfo {
   uint64_t pages = 0;
   uint64_t tokens = 0;            // pages * block_size
   uint32_t max_model_len = 0;     // after shrinking to what fits
+  uint32_t max_request_len = 0;   // likewise, within what one owner may hold
   bool prefix_caching = false;    // asked for, and possible with this model
   std::string recommended_dtype;  // lowest measured error at 8 bits (design.md, promise 6)
 };
@@ -120,7 +123,8 @@ class Engine {
                                                 const EngineConfig& config);
   virtual ~Engine() = default;
 
-  // Refuses (kInvalidArgument) what can never run and (kUnavailable) what finds the queue full.
+  // Refuses (kInvalidArgument) what can never run and (kUnavailable, with an estimate of when to
+  // retry) what finds the queue full.
   // After success the sink gets updates until every choice has finished.
   virtual Result<RequestId> Submit(Request request) = 0;
   // Ends a request; unknown and finished ids are ignored. Its pages are free within a step. The

@@ -42,6 +42,8 @@ struct EngineConfig {
   uint32_t max_prefill_chunk = 0;  // 0: only the token budget bounds a chunk
   SchedulingPolicy scheduling_policy = SchedulingPolicy::kFcfs;
   std::optional<uint32_t> max_num_queued_reqs;  // nullopt: 4 * max_num_seqs
+  bool fair_share = true;  // of tokens, among the owners of waiting requests of one priority
+  std::optional<double> max_kv_share_per_key;  // of the arena, for what one owner has running
   // Numbers
   std::string activation_dtype = "auto";  // auto | float32 | bfloat16
   uint64_t seed = 0;                      // of requests that bring none

@@ -20,6 +20,8 @@ const char* FinishReasonName(FinishReason reason) {
       return "abort";
     case FinishReason::kError:
       return "error";
+    case FinishReason::kTimeout:
+      return "timeout";
   }
   return "error";
 }
@@ -65,12 +67,13 @@ Result<void> EngineImpl::Init() {
     LogWarning("fault injection is on ({}): for tests only", config_.fault_injection);
   }
   const GoesFirst order{config_.scheduling_policy == SchedulingPolicy::kPriority};
-  running_ = Queue(order);
-  waiting_ = Queue(order);
+  running_ = std::set<Sequence*, GoesFirst>(order);
+  waiting_ = WaitQueue(order, config_.fair_share);
   limits_ = {.max_num_seqs = config_.max_num_seqs,
              .max_num_batched_tokens = config_.max_num_batched_tokens,
              .max_prefill_chunk = config_.max_prefill_chunk,
              .order = order};
+  MASU_TRY(InitOwnerShare());
   max_queued_ = config_.max_num_queued_reqs.value_or(4 * config_.max_num_seqs);
   totals_.kv_pages_total = cache_info_.pages;
   stats_ = totals_;
@@ -128,7 +131,7 @@ Result<void> EngineImpl::CheckRequest(const Request& request) const {
     return bad("logprobs", fmt::format("{} logprobs were requested; at most {} (--max-logprobs)",
                                        logprobs, config_.max_logprobs));
   }
-  return {};
+  return CheckOwnerShare(request);
 }
 
 Result<RequestId> EngineImpl::Submit(Request request) {
@@ -137,6 +140,8 @@ Result<RequestId> EngineImpl::Submit(Request request) {
   state->sampling = std::move(request.sampling);
   state->prompt_length = static_cast<uint32_t>(request.prompt.size());
   state->priority = request.priority;
+  state->owner = request.owner;
+  state->deadline = request.deadline;
   state->sink = std::move(request.sink);
   state->stop_tokens = state->sampling.stop_token_ids;
   if (!state->sampling.ignore_eos && model_->tokenizer) {
@@ -165,16 +170,16 @@ Result<RequestId> EngineImpl::Submit(Request request) {
                      "minute has passed; see the log, and restart the server if it goes on",
                      config_.kv_integrity_unready_after);
   }
-  // Whoever the next step can seat does not wait, so an idle engine takes a burst of max_num_seqs
-  // beside the queue. Free seats are of no use while pages are short.
-  const uint64_t running = std::min<uint64_t>(stats_.requests_running, config_.max_num_seqs);
-  const uint64_t seats = blocked_ == StepPlan::Blocked::kPages ? 0 : config_.max_num_seqs - running;
-  if (queued_ + choices > max_queued_ + seats) {
-    return MakeError(ErrorCode::kUnavailable,
-                     "the queue is full ({} waiting); retry later or raise --max-num-queued-reqs",
-                     queued_);
+  if (QueueIsFull(state->owner, choices)) {
+    ++queue_full_;
+    Error error = MakeError(
+        ErrorCode::kUnavailable,
+        "the queue is full ({} waiting); retry later or raise --max-num-queued-reqs", queued_);
+    error.retry_after = retry_estimate_.Seconds(queued_, std::chrono::steady_clock::now());
+    return error;
   }
   queued_ += choices;
+  queued_by_owner_[state->owner] += choices;
   state->id = RequestId(next_request_);
   state->arrival = next_request_++;
   // Philox of the engine's seed and the request's number: requests without a seed differ, runs
@@ -186,7 +191,7 @@ Result<RequestId> EngineImpl::Submit(Request request) {
   std::shared_ptr<const CacheScope> scope;
   if (cache_info_.prefix_caching) {
     scope = std::make_shared<CacheScope>(
-        CacheScope{.owner = std::move(request.cache_owner), .salt = std::move(request.cache_salt)});
+        CacheScope{.owner = std::move(request.owner), .salt = std::move(request.cache_salt)});
   }
   for (auto& sequence : state->sequences) {
     sequence->seed = seed;
@@ -237,6 +242,7 @@ void EngineImpl::WaitForWork() {
 EngineStats EngineImpl::Stats() const {
   const std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
+  stats.queue_full = queue_full_;
   for (const auto& request : inbox_.requests) stats.requests_waiting += request->sequences.size();
   return stats;
 }
@@ -247,6 +253,7 @@ bool EngineImpl::Step() {
   const auto start = std::chrono::steady_clock::now();
   DrainInbox();
   ScrubPages();
+  EndLateRequests(start);
   StepPlan plan = PlanStep();
   Apply(plan);
   InjectFaults(plan);
@@ -275,18 +282,14 @@ void EngineImpl::DrainInbox() {
   }
   for (auto& request : inbox.requests) {
     ++totals_.requests_received;
-    for (auto& sequence : request->sequences) waiting_.insert(sequence.get());
+    for (auto& sequence : request->sequences) waiting_.Insert(sequence.get());
     const uint64_t id = request->id.value();
+    if (request->deadline) deadlines_.emplace(*request->deadline, id);
     requests_.emplace(id, std::move(request));
   }
   for (const RequestId id : inbox.aborts) {
     const auto it = requests_.find(id.value());
-    if (it == requests_.end()) continue;
-    it->second->aborted = true;
-    for (auto& sequence : it->second->sequences) {
-      if (sequence->state != SequenceState::kFinished) Finish(*sequence, FinishReason::kAbort, {});
-    }
-    Forget(*it->second);
+    if (it != requests_.end()) EndRequest(*it->second, FinishReason::kAbort);
   }
   for (std::promise<KvReport>& inspection : inbox.inspections) inspection.set_value(MakeReport());
   for (const Stop& stop : inbox.stops) {
@@ -301,16 +304,9 @@ void EngineImpl::DrainInbox() {
 
 StepPlan EngineImpl::PlanStep() const {
   const std::vector<Sequence*> running(running_.begin(), running_.end());
-  auto next = waiting_.begin();
-  uint32_t next_rank = 0;
   return Schedule(
       {.running = running,
-       .waiting =
-           [&](uint32_t rank) {
-             MASU_CHECK_LE(next_rank, rank);
-             while (next_rank < rank && next != waiting_.end()) ++next, ++next_rank;
-             return next == waiting_.end() ? nullptr : *next;
-           },
+       .waiting = &waiting_,
        .free = cache_->pool().Budget(),
        .missing = [this](const Sequence& sequence,
                          uint64_t tokens) { return MissingPages(sequence, tokens); },
@@ -321,7 +317,7 @@ StepPlan EngineImpl::PlanStep() const {
              return held;
            },
        .freed = [this](std::span<Sequence* const> preempted) { return FreedPages(preempted); },
-       .cached = [this](const Sequence& sequence) { return FindPrefix(sequence); },
+       .cached = [this](Sequence& sequence) { return FindPrefix(sequence); },
        .peak = [this](const Sequence&, uint64_t tokens) { return PeakPages(tokens); }},
       limits_);
 }
@@ -370,11 +366,11 @@ std::span<const TokenId> EngineImpl::ReadableTokens(const Sequence& sequence) co
   return std::span(sequence.tokens).first(owed ? delivered : sequence.tokens.size() - 1);
 }
 
-CachedPrefix EngineImpl::FindPrefix(const Sequence& sequence) const {
+CachedPrefix EngineImpl::FindPrefix(Sequence& sequence) const {
   const uint32_t swapped = sequence.swapped ? sequence.swapped->computed : 0;
   if (!cache_info_.prefix_caching) return {.tokens = swapped, .in_use = {}};
-  const KvCache::PrefixMatch match =
-      cache_->MatchPrefix(sequence.tables[0], ReadableTokens(sequence));
+  PrefixMatch& match = sequence.prefix;
+  match = cache_->MatchPrefix(sequence.tables[0], ReadableTokens(sequence), match);
   return {.tokens = std::max(match.tokens, swapped), .in_use = {match.pages_in_use}};
 }
 
@@ -390,13 +386,14 @@ void EngineImpl::SettlePages(Sequence& sequence) {
 }
 
 void EngineImpl::Admit(Sequence& sequence) {
-  waiting_.erase(&sequence);
+  waiting_.Erase(&sequence);
   sequence.state = SequenceState::kRunning;
   running_.insert(&sequence);
   if (cache_info_.prefix_caching) {
     sequence.computed = cache_->TakePrefix(sequence.tables[0], ReadableTokens(sequence));
   }
   if (sequence.preemptions > 0) totals_.resumed_tokens += sequence.computed;
+  if (!sequence.had_its_turn()) waiting_.ChargePrompt(sequence, sequence.remaining());
   if (sequence.swapped) SwapIn(sequence);
   // Tokens that it computed itself and found again after a preemption were computed all the same.
   sequence.cached_tokens =
@@ -415,7 +412,7 @@ void EngineImpl::ReturnToQueue(Sequence& sequence) {
   for (BlockTable& table : sequence.tables) cache_->Release(table);
   sequence.computed = 0;
   sequence.state = SequenceState::kWaiting;
-  waiting_.insert(&sequence);
+  waiting_.Insert(&sequence);
 }
 
 bool EngineImpl::Reserve(Sequence& sequence, uint32_t tokens) {
@@ -425,11 +422,7 @@ bool EngineImpl::Reserve(Sequence& sequence, uint32_t tokens) {
 }
 
 void EngineImpl::Apply(StepPlan& plan) {
-  // Admissions are the head of the queue as the plan saw it, so they come before preempted
-  // sequences return to it.
-  for (uint32_t i = 0; i < plan.admitted; ++i) {
-    Admit(**waiting_.begin());
-  }
+  for (Sequence* sequence : plan.admitted) Admit(*sequence);
   for (Sequence* sequence : plan.preempted) Preempt(*sequence);
   std::erase_if(plan.entries, [&](const StepPlan::Entry& entry) {
     Sequence& sequence = *entry.sequence;
@@ -484,6 +477,7 @@ void EngineImpl::AppendToken(Sequence& sequence, TokenOutput output) {
   sequence.repairs = 0;
   ++sequence.generated_counts[token];
   ++totals_.generation_tokens;
+  waiting_.ChargeOutput(sequence, 1);
   const uint32_t generated = static_cast<uint32_t>(sequence.tokens.size()) - request.prompt_length;
   ChoiceUpdate update;
   update.choice = sequence.choice;
@@ -522,8 +516,21 @@ void EngineImpl::Finish(Sequence& sequence, FinishReason reason, ChoiceUpdate up
   outbox_.push_back({request.sink, request.id, std::move(update)});
 }
 
+void EngineImpl::EndRequest(RequestState& request, FinishReason reason) {
+  request.aborted = true;
+  for (auto& sequence : request.sequences) {
+    if (sequence->state != SequenceState::kFinished) Finish(*sequence, reason, {});
+  }
+  Forget(request);
+}
+
 void EngineImpl::Retire(Sequence& sequence) {
-  (sequence.state == SequenceState::kRunning ? running_ : waiting_).erase(&sequence);
+  if (sequence.state == SequenceState::kRunning) {
+    running_.erase(&sequence);
+  } else {
+    waiting_.Erase(&sequence);
+  }
+  ++choices_ended_;
   for (BlockTable& table : sequence.tables) cache_->Release(table);
   sequence.swapped.reset();
   sequence.state = SequenceState::kFinished;
@@ -536,6 +543,7 @@ void EngineImpl::Forget(RequestState& request) {
                       : request.aborted ? totals_.requests_aborted
                                         : totals_.requests_finished;
   ++counter;
+  if (request.deadline) deadlines_.erase({*request.deadline, request.id.value()});
   requests_.erase(request.id.value());
 }
 
@@ -576,32 +584,6 @@ void EngineImpl::ReturnPassedPages(Sequence& sequence) {
   }
 }
 
-std::vector<const BlockTable*> EngineImpl::LiveTables() const {
-  std::vector<const BlockTable*> tables;
-  for (const Queue* queue : {&running_, &waiting_}) {
-    for (const Sequence* sequence : *queue) {
-      for (const BlockTable& table : sequence->tables) tables.push_back(&table);
-    }
-  }
-  return tables;
-}
-
-void EngineImpl::CheckInvariants() const {
-#ifndef NDEBUG
-  for (const Sequence* sequence : running_) {
-    for (const BlockTable& table : sequence->tables) {
-      // What others may read is never written again.
-      MASU_CHECK_LE(table.published * cache_info_.block_size, sequence->computed);
-    }
-  }
-  // Faults on purpose are what the validators would find.
-  if (faults_) return;
-  for (const std::string& violation : Violations()) {
-    internal::CheckFailed(__FILE__, __LINE__, violation);
-  }
-#endif
-}
-
 void EngineImpl::PublishStats(double seconds, const StepPlan& plan) {
   totals_.requests_running = running_.size();
   totals_.requests_waiting = waiting_.size();
@@ -609,9 +591,12 @@ void EngineImpl::PublishStats(double seconds, const StepPlan& plan) {
   totals_.swap_in_checks = cache_->swap_in_checks();
   totals_.scrub_checks = cache_->scrub_checks();
   totals_.kv_pages_quarantined = cache_->pool().quarantined_pages();
-  totals_.requests_swapped = static_cast<uint64_t>(std::count_if(
-      waiting_.begin(), waiting_.end(), [](const Sequence* s) { return s->swapped != nullptr; }));
   totals_.swap_used_bytes = swap_ ? swap_->used() : 0;
+  totals_.requests_swapped = 0;
+  if (totals_.swap_used_bytes > 0) {
+    for (const Sequence* sequence : waiting_.all())
+      totals_.requests_swapped += sequence->swapped ? 1 : 0;
+  }
   if (faults_) {
     const auto counts = faults_->counts();
     totals_.faults_injected.assign(counts.begin(), counts.end());
@@ -630,10 +615,15 @@ void EngineImpl::PublishStats(double seconds, const StepPlan& plan) {
   }
   const std::lock_guard lock(mutex_);
   stats_ = totals_;
+  retry_estimate_.OnEnded(std::exchange(choices_ended_, 0), std::chrono::steady_clock::now());
   blocked_ = plan.blocked;
   last_step_seconds_ = seconds;
   queued_ = waiting_.size();
-  for (const auto& request : inbox_.requests) queued_ += request->sequences.size();
+  queued_by_owner_ = waiting_.SizeByOwner();
+  for (const auto& request : inbox_.requests) {
+    queued_ += request->sequences.size();
+    queued_by_owner_[request->owner] += request->sequences.size();
+  }
 }
 
 void EngineImpl::Deliver() {
@@ -646,79 +636,9 @@ void EngineImpl::Deliver() {
 void EngineImpl::AbortAll() {
   if (runner_ == nullptr) return;  // Init failed: there was never a request
   DrainInbox();
-  while (!requests_.empty()) {
-    RequestState& request = *requests_.begin()->second;
-    request.aborted = true;
-    for (auto& sequence : request.sequences) {
-      if (sequence->state != SequenceState::kFinished) Finish(*sequence, FinishReason::kAbort, {});
-    }
-    Forget(request);
-  }
+  while (!requests_.empty()) EndRequest(*requests_.begin()->second, FinishReason::kAbort);
   PublishStats(0, {});
   Deliver();
-}
-
-std::string EngineImpl::Explain() const {
-  EngineStats stats = Stats();
-  StepPlan::Blocked blocked;
-  double step;
-  {
-    const std::lock_guard lock(mutex_);
-    blocked = blocked_;
-    step = last_step_seconds_;
-  }
-  std::string text = fmt::format(
-      "{} running, {} waiting; KV cache {:.0f} % used ({} of {} pages); last step {:.1f} ms\n",
-      stats.requests_running, stats.requests_waiting, 100 * stats.kv_cache_usage,
-      stats.kv_pages_used, stats.kv_pages_total, step * 1e3);
-  if (stats.requests_waiting > 0) {
-    switch (blocked) {
-      case StepPlan::Blocked::kPages:
-        text += fmt::format(
-            "requests wait because KV pages are taken: use a smaller encoding (now {}), more "
-            "memory "
-            "(--kv-cache-memory-bytes), or a smaller max_tokens\n",
-            cache_info_.kv_cache_dtype);
-        break;
-      case StepPlan::Blocked::kSeats:
-        text += fmt::format("requests wait because --max-num-seqs {} are running; raise it\n",
-                            config_.max_num_seqs);
-        break;
-      case StepPlan::Blocked::kTokens:
-        text += fmt::format(
-            "requests wait because a step's --max-num-batched-tokens {} are taken by prefill; "
-            "raise it\n",
-            config_.max_num_batched_tokens);
-        break;
-      case StepPlan::Blocked::kNothing:
-        break;
-    }
-  }
-  if (stats.prefix_queries > 0) {
-    text += fmt::format(
-        "{:.0f} % of prompt tokens were read from the cache of prefixes, which holds {} pages that "
-        "nobody uses now\n",
-        100 * static_cast<double>(stats.prefix_hits) / static_cast<double>(stats.prefix_queries),
-        stats.kv_pages_cached);
-  }
-  if (stats.preemptions > 0) {
-    text += fmt::format(
-        "{} preemptions so far: memory was too small for what ran at once, and work was repeated\n",
-        stats.preemptions);
-  }
-  if (stats.steps > 0) {
-    text += fmt::format(
-        "{:.0f} tokens/s over {} steps, {:.1f} tokens a step; {:.1f} % of the time outside the "
-        "model\n",
-        static_cast<double>(stats.step_tokens) / stats.step_seconds, stats.steps,
-        static_cast<double>(stats.step_tokens) / static_cast<double>(stats.steps),
-        100 * (1 - stats.forward_seconds / stats.step_seconds));
-  }
-  text += fmt::format("computing with {} on {} threads, activations {}\n", model_->isa,
-                      model_->ops->num_threads(), model_->activation_dtype);
-  if (model_->isa == "scalar")
-    text += "this CPU lacks AVX2 (or MASU_ISA forbids it): expect a tenth of the speed\n";
-  return text;
 }
 
 }  // namespace masu

@@ -16,8 +16,10 @@
 #include "engine/fault_injection.h"
 #include "engine/loaded_model.h"
 #include "engine/model_runner.h"
+#include "engine/retry_estimate.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
+#include "engine/wait_queue.h"
 #include "kv/kv_cache.h"
 
 namespace masu {
@@ -53,15 +55,18 @@ class EngineImpl final : public Engine {
     std::vector<Stop> stops;
     std::vector<std::promise<KvReport>> inspections;
   };
-  using Queue = std::set<Sequence*, GoesFirst>;
 
   EngineImpl(std::shared_ptr<LoadedModel> model, const EngineConfig& config);
   Result<void> Init();
   uint32_t SampleableTokens() const;
   Result<void> CheckRequest(const Request& request) const;
+  Result<void> InitOwnerShare();
+  Result<void> CheckOwnerShare(const Request& request) const;
+  bool QueueIsFull(const std::string& owner, uint64_t choices) const;  // under mutex_
 
   // The parts of a step, in order.
   void DrainInbox();
+  void EndLateRequests(std::chrono::steady_clock::time_point now);
   StepPlan PlanStep() const;
   void Apply(StepPlan& plan);  // admit, preempt, reserve
   void InjectFaults(StepPlan& plan);
@@ -75,6 +80,7 @@ class EngineImpl final : public Engine {
   void AppendToken(Sequence& sequence, TokenOutput output);
   void Fail(Sequence& sequence, std::string error);
   void Finish(Sequence& sequence, FinishReason reason, ChoiceUpdate update);
+  void EndRequest(RequestState& request, FinishReason reason);  // kAbort or kTimeout
   void Retire(Sequence& sequence);  // takes a sequence out of its queue and frees its pages
   void Forget(RequestState& request);
   void Preempt(Sequence& sequence);  // moves it to swap space, or lets it be recomputed
@@ -82,7 +88,7 @@ class EngineImpl final : public Engine {
   void Admit(Sequence& sequence);
   bool Reserve(Sequence& sequence, uint32_t tokens);
   std::span<const TokenId> ReadableTokens(const Sequence& sequence) const;
-  CachedPrefix FindPrefix(const Sequence& sequence) const;
+  CachedPrefix FindPrefix(Sequence& sequence) const;  // remembers it there
   // Pages of computed tokens that are full: they get a checksum, and others may find them.
   void SettlePages(Sequence& sequence);
 
@@ -98,6 +104,7 @@ class EngineImpl final : public Engine {
   void SwapIn(Sequence& sequence);
   uint64_t HeldBytes(const Sequence& sequence) const;
   void MeasureSpeed(const StepPlan& plan, double seconds);
+  std::vector<Sequence*> LiveSequences() const;
   std::vector<const BlockTable*> LiveTables() const;
   std::vector<std::string> Violations() const;
   KvReport MakeReport() const;
@@ -119,8 +126,9 @@ class EngineImpl final : public Engine {
   std::unique_ptr<SwapSpace> swap_;
   std::unique_ptr<FaultInjector> faults_;
   std::unordered_map<uint64_t, std::unique_ptr<RequestState>> requests_;
-  Queue running_;
-  Queue waiting_;
+  std::set<std::pair<std::chrono::steady_clock::time_point, uint64_t>> deadlines_;  // of requests_
+  std::set<Sequence*, GoesFirst> running_;
+  WaitQueue waiting_;
   SchedulerLimits limits_;
   struct Outgoing {
     std::shared_ptr<OutputSink> sink;
@@ -136,6 +144,7 @@ class EngineImpl final : public Engine {
   double scrub_owed_ = 0;                 // pages, a fraction of one included
   double seconds_per_prefill_token_ = 0;  // 0: not known yet
   double swap_seconds_per_byte_ = 0;      // there and back
+  uint64_t choices_ended_ = 0;            // since statistics were published
 
   // Shared with callers.
   mutable std::mutex mutex_;
@@ -143,9 +152,12 @@ class EngineImpl final : public Engine {
   bool woken_ = false;
   Inbox inbox_;
   uint64_t next_request_ = 1;
-  uint64_t queued_ = 0;  // choices submitted and not yet running
-  EngineStats stats_;    // copy for readers
-  EngineStats totals_;   // engine thread's own
+  uint64_t queued_ = 0;                              // choices submitted and not yet running
+  std::map<std::string, uint64_t> queued_by_owner_;  // which of them are whose
+  uint64_t queue_full_ = 0;
+  RetryEstimate retry_estimate_;
+  EngineStats stats_;   // copy for readers
+  EngineStats totals_;  // engine thread's own
   StepPlan::Blocked blocked_ = StepPlan::Blocked::kNothing;
   double last_step_seconds_ = 0;
 };

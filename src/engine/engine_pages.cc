@@ -26,8 +26,7 @@ constexpr uint32_t kMaxRepairs = 16;
 
 void EngineImpl::InjectFaults(StepPlan& plan) {
   if (!faults_) return;
-  const std::vector<Sequence*> waiting(waiting_.begin(), waiting_.end());
-  faults_->Strike(plan, waiting);
+  faults_->Strike(plan, waiting_.all());
 }
 
 void EngineImpl::CheckPages(StepPlan& plan) {
@@ -137,10 +136,40 @@ void EngineImpl::UpdateReadiness() {
 
 // --- inspection ---
 
+std::vector<Sequence*> EngineImpl::LiveSequences() const {
+  std::vector<Sequence*> sequences = waiting_.all();
+  sequences.insert(sequences.end(), running_.begin(), running_.end());
+  return sequences;
+}
+
+std::vector<const BlockTable*> EngineImpl::LiveTables() const {
+  std::vector<const BlockTable*> tables;
+  for (const Sequence* sequence : LiveSequences()) {
+    for (const BlockTable& table : sequence->tables) tables.push_back(&table);
+  }
+  return tables;
+}
+
+void EngineImpl::CheckInvariants() const {
+#ifndef NDEBUG
+  for (const Sequence* sequence : running_) {
+    for (const BlockTable& table : sequence->tables) {
+      // What others may read is never written again.
+      MASU_CHECK_LE(table.published * cache_info_.block_size, sequence->computed);
+    }
+  }
+  // Faults on purpose are what the validators would find.
+  if (faults_) return;
+  for (const std::string& violation : Violations()) {
+    internal::CheckFailed(__FILE__, __LINE__, violation);
+  }
+#endif
+}
+
 std::vector<std::string> EngineImpl::Violations() const {
   std::vector<std::string> violations = CheckKvInvariants(*cache_, LiveTables());
   uint64_t swapped = 0;
-  for (const Sequence* sequence : waiting_) {
+  for (const Sequence* sequence : waiting_.all()) {
     if (!sequence->swapped) continue;
     for (const SwappedTable& table : sequence->swapped->tables) swapped += table.piece.size();
   }
@@ -171,20 +200,18 @@ KvReport EngineImpl::MakeReport() const {
     row.sealed += cache_->pool().checksum(PageId(id)) ? 1 : 0;
   }
   for (const PoolSnapshot::Slab& slab : pool.slabs) report.free_slabs += slab.layout ? 0 : 1;
-  for (const Queue* queue : {&running_, &waiting_}) {
-    for (const Sequence* sequence : *queue) {
-      KvReport::Choice choice{.id = sequence->request->id,
-                              .choice = sequence->choice,
-                              .running = sequence->state == SequenceState::kRunning,
-                              .tokens = sequence->tokens.size(),
-                              .computed = sequence->computed};
-      for (const BlockTable& table : sequence->tables) choice.pages += table.held();
-      if (sequence->swapped) {
-        for (const SwappedTable& table : sequence->swapped->tables)
-          choice.swapped_bytes += table.piece.size();
-      }
-      report.choices.push_back(choice);
+  for (const Sequence* sequence : LiveSequences()) {
+    KvReport::Choice choice{.id = sequence->request->id,
+                            .choice = sequence->choice,
+                            .running = sequence->state == SequenceState::kRunning,
+                            .tokens = sequence->tokens.size(),
+                            .computed = sequence->computed};
+    for (const BlockTable& table : sequence->tables) choice.pages += table.held();
+    if (sequence->swapped) {
+      for (const SwappedTable& table : sequence->swapped->tables)
+        choice.swapped_bytes += table.piece.size();
     }
+    report.choices.push_back(choice);
   }
   report.swap_used = swap_ ? swap_->used() : 0;
   return report;

@@ -271,7 +271,7 @@ TEST(PrefixScope, OnlyEqualOwnersAndSaltsShare) {
   for (const Case& one : cases) {
     Request request = GreedyRequest(prompt, 5);
     request.sampling.logprobs = 1;
-    request.cache_owner = one.owner;
+    request.owner = one.owner;
     request.cache_salt = one.salt;
     const Answer answer = rig.Run({request})[0];
     EXPECT_EQ(answer.cached_tokens, one.cached) << one.owner << "/" << one.salt;

@@ -1,6 +1,7 @@
 // A request as it enters the engine, and what comes out of it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -26,8 +27,9 @@ struct TokenOutput {
   std::vector<TokenLogprob> top;  // most likely first; as many as asked for
 };
 
-enum class FinishReason { kStop, kLength, kAbort, kError };
-const char* FinishReasonName(FinishReason reason);  // "stop", "length", "abort", "error"
+enum class FinishReason { kStop, kLength, kAbort, kError, kTimeout };
+// "stop", "length", "abort", "error", "timeout"
+const char* FinishReasonName(FinishReason reason);
 
 // News about one choice of a request. The last one of a choice has `finish`.
 struct ChoiceUpdate {
@@ -55,9 +57,13 @@ struct Request {
   std::vector<TokenId> prompt;  // at least one token
   SamplingParams sampling;
   int32_t priority = 0;  // lower goes first (vLLM's order)
-  // Prefixes are shared only among requests of one owner and one salt (secrets: never logged).
-  std::string cache_owner;
+  // Whose request it is: the server passes a digest of the API key. Owners have fair shares of the
+  // queue, and perhaps of the pages. Never logged.
+  std::string owner;
+  // Prefixes are shared only among requests of one owner and one salt (a secret: never logged).
   std::string cache_salt;
+  // The request ends with kTimeout if it has not finished by then.
+  std::optional<std::chrono::steady_clock::time_point> deadline;
   std::shared_ptr<OutputSink> sink;
 };
 

@@ -1,14 +1,54 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 namespace masu {
 namespace {
 
+// What each owner's running sequences hold while a plan is made. Pages are shared only within an
+// owner, so what could be had if all of its sequences lost theirs is what it holds.
+class OwnerShares {
+ public:
+  OwnerShares(const SchedulerView& view, const SchedulerLimits& limits) : limits_(limits) {
+    if (!limits.max_owner_bytes) return;
+    std::map<std::string_view, std::vector<Sequence*>> running;
+    for (Sequence* sequence : view.running) running[sequence->request->owner].push_back(sequence);
+    for (const auto& [owner, sequences] : running) held_[owner] = Bytes(view.freed(sequences));
+  }
+
+  bool Fits(const Sequence& sequence, const PageCounts& more) const {
+    if (!limits_.max_owner_bytes) return true;
+    const auto held = held_.find(sequence.request->owner);
+    return (held == held_.end() ? 0 : held->second) + Bytes(more) <= *limits_.max_owner_bytes;
+  }
+  void Take(const Sequence& sequence, const PageCounts& pages) {
+    if (limits_.max_owner_bytes) held_[sequence.request->owner] += Bytes(pages);
+  }
+  void Give(const Sequence& sequence, const PageCounts& pages) {
+    if (limits_.max_owner_bytes) held_[sequence.request->owner] -= Bytes(pages);
+  }
+
+ private:
+  uint64_t Bytes(const PageCounts& pages) const {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < pages.size(); ++i) bytes += pages[i] * limits_.page_bytes[i];
+    return bytes;
+  }
+
+  const SchedulerLimits& limits_;
+  std::map<std::string_view, uint64_t> held_;  // bytes
+};
+
 class Planner {
  public:
   Planner(const SchedulerView& view, const SchedulerLimits& limits)
-      : view_(view), limits_(limits), budget_(limits.max_num_batched_tokens), free_(view.free) {}
+      : view_(view),
+        limits_(limits),
+        budget_(limits.max_num_batched_tokens),
+        free_(view.free),
+        shares_(view, limits) {}
 
   StepPlan Run() {
     // Decodes first: a long prompt must not hold up answers that are being read.
@@ -41,20 +81,26 @@ class Planner {
     const uint32_t chunk = Chunk(sequence->remaining());
     if (chunk == 0) return;
     const PageCounts missing = view_.missing(*sequence, sequence->computed + chunk);
-    while (!free_.Fits(missing)) {
-      Sequence* victim = Victim();
+    for (;;) {
+      const bool within_share = shares_.Fits(*sequence, missing);
+      if (within_share && free_.Fits(missing)) break;
+      Sequence* victim = within_share ? Victim() : Victim(sequence->request->owner);
       Preempt(victim);
       if (victim == sequence) return;
     }
     free_.Take(missing);
+    shares_.Take(*sequence, missing);
     budget_ -= chunk;
     plan_.entries.push_back({sequence, chunk});
   }
 
-  // The running sequence that goes last: largest priority number, then newest.
-  Sequence* Victim() const {
+  // The running sequence that goes last: largest priority number, then newest. Of all, or of one
+  // owner that has outgrown its share.
+  Sequence* Victim(std::optional<std::string_view> owner = std::nullopt) const {
     for (size_t i = view_.running.size(); i > 0; --i) {
-      if (!IsPreempted(view_.running[i - 1])) return view_.running[i - 1];
+      Sequence* sequence = view_.running[i - 1];
+      if (owner && sequence->request->owner != *owner) continue;
+      if (!IsPreempted(sequence)) return sequence;
     }
     MASU_CHECK(false);
     return nullptr;
@@ -67,18 +113,21 @@ class Planner {
     freed.resize(freed_now.size());
     for (size_t i = 0; i < freed.size(); ++i) freed[i] = freed_now[i] - freed[i];
     free_.Give(freed);
+    shares_.Give(*victim, freed);
     // It may have a place in this plan already, with pages promised beyond those it holds.
     const auto entry = std::find_if(plan_.entries.begin(), plan_.entries.end(),
                                     [&](const StepPlan::Entry& e) { return e.sequence == victim; });
     if (entry == plan_.entries.end()) return;
-    free_.Give(view_.missing(*victim, victim->computed + entry->tokens));
+    const PageCounts promised = view_.missing(*victim, victim->computed + entry->tokens);
+    free_.Give(promised);
+    shares_.Give(*victim, promised);
     budget_ += entry->tokens;
     plan_.entries.erase(entry);
   }
 
   // Pages that running prefills will still take for the tokens they are known to have, beyond this
-  // plan.
-  PageCounts PromisedPages() const {
+  // plan. They count for their owners from here on.
+  PageCounts PromisePages() {
     PageCounts promised;
     for (const Sequence* sequence : view_.running) {
       PageCounts more = view_.peak(*sequence, sequence->tokens.size());
@@ -89,26 +138,34 @@ class Planner {
       }
       for (size_t i = 0; i < more.size(); ++i) more[i] -= std::min(more[i], has[i]);
       AddPages(promised, more);
+      shares_.Take(*sequence, more);
     }
     return promised;
   }
 
-  // In strict order: nobody overtakes the first that does not fit, so that it cannot starve.
+  // In strict order: nobody overtakes the first that does not fit, so that it cannot starve. Only
+  // an owner that has its share of the pages waits for itself, and nobody for it.
   void Admit() {
-    PageCounts promised = PromisedPages();
-    for (uint32_t rank = 0;; ++rank) {
-      Sequence* sequence = view_.waiting(rank);
-      if (sequence == nullptr) return;
-      if (view_.running.size() + plan_.admitted >= limits_.max_num_seqs) {
+    PageCounts promised = PromisePages();
+    WaitQueue::Walk waiting(*view_.waiting);
+    while (Sequence* sequence = waiting.first()) {
+      if (view_.running.size() + plan_.admitted.size() >= limits_.max_num_seqs) {
         plan_.blocked = StepPlan::Blocked::kSeats;
         return;
       }
       // Cached pages that nobody holds count as free so far: they are wanted like any others.
       const CachedPrefix cached = view_.cached(*sequence);
-      PageCounts wanted = view_.peak(*sequence, sequence->tokens.size());
-      for (size_t i = 0; i < cached.in_use.size(); ++i) wanted[i] -= cached.in_use[i];
+      PageCounts own = view_.peak(*sequence, sequence->tokens.size());
+      for (size_t i = 0; i < cached.in_use.size(); ++i) own[i] -= cached.in_use[i];
+      if (!shares_.Fits(*sequence, own)) {
+        plan_.blocked = StepPlan::Blocked::kShare;
+        waiting.PassOwner();
+        continue;
+      }
+      PageCounts wanted = own;
       AddPages(wanted, promised);
-      const uint32_t chunk = Chunk(static_cast<uint32_t>(sequence->tokens.size()) - cached.tokens);
+      const uint32_t uncached = static_cast<uint32_t>(sequence->tokens.size()) - cached.tokens;
+      const uint32_t chunk = Chunk(uncached);
       if (!free_.Fits(wanted)) {
         plan_.blocked = StepPlan::Blocked::kPages;
         return;
@@ -118,9 +175,11 @@ class Planner {
         return;
       }
       promised = std::move(wanted);  // this one's pages are promised from now on
+      shares_.Take(*sequence, own);
       budget_ -= chunk;
       plan_.entries.push_back({sequence, chunk});
-      ++plan_.admitted;
+      plan_.admitted.push_back(sequence);
+      waiting.Admit(sequence->had_its_turn() ? 0 : uncached);
     }
   }
 
@@ -128,6 +187,7 @@ class Planner {
   const SchedulerLimits& limits_;
   uint32_t budget_;
   PageBudget free_;
+  OwnerShares shares_;
   StepPlan plan_;
 };
 

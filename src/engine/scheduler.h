@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/sequence.h"
+#include "engine/wait_queue.h"
 #include "kv/page_budget.h"
 
 namespace masu {
@@ -23,14 +25,16 @@ struct SchedulerLimits {
   uint32_t max_num_batched_tokens = 0;
   uint32_t max_prefill_chunk = 0;  // 0: none of its own
   GoesFirst order;
+  // What the running sequences of one owner may hold together, and the bytes of a page by layout.
+  // Nothing that is running alone may need more.
+  std::optional<uint64_t> max_owner_bytes = {};
+  std::vector<uint64_t> page_bytes = {};
 };
 
-// The state that a plan is made from. Lists are in GoesFirst order.
+// The state that a plan is made from.
 struct SchedulerView {
-  std::span<Sequence* const> running;
-  // The waiting sequence of rank i, or null at the end; only as many are looked at as may be
-  // admitted.
-  std::function<Sequence*(uint32_t)> waiting;
+  std::span<Sequence* const> running;  // in GoesFirst order
+  const WaitQueue* waiting = nullptr;
   PageBudget free;
   // Pages that a sequence lacks to hold so many of its tokens, and those it holds.
   std::function<PageCounts(const Sequence&, uint64_t tokens)> missing;
@@ -38,7 +42,7 @@ struct SchedulerView {
   // Pages that can be had when all of these running sequences lose theirs: pages that they share
   // with others cannot.
   std::function<PageCounts(std::span<Sequence* const>)> freed;
-  std::function<CachedPrefix(const Sequence&)> cached;
+  std::function<CachedPrefix(Sequence&)> cached;  // of one that waits
   // The most pages that a sequence of so many tokens will hold at once: less than all where windows
   // give pages back.
   std::function<PageCounts(const Sequence&, uint64_t tokens)> peak;
@@ -51,9 +55,9 @@ struct StepPlan {
   };
   std::vector<Entry> entries;        // decodes first, then prefill chunks, each in order
   std::vector<Sequence*> preempted;  // lose their pages before anything runs
-  uint32_t admitted = 0;             // leading waiting sequences that become running
+  std::vector<Sequence*> admitted;   // waiting sequences that become running
   // Why the first sequence that still waits does so; for `masu info --why`.
-  enum class Blocked { kNothing, kSeats, kPages, kTokens } blocked = Blocked::kNothing;
+  enum class Blocked { kNothing, kSeats, kPages, kTokens, kShare } blocked = Blocked::kNothing;
 };
 
 StepPlan Schedule(const SchedulerView& view, const SchedulerLimits& limits);

@@ -70,7 +70,9 @@ class World {
     std::sort(waiting_.begin(), waiting_.end(), limits.order);
     SchedulerView view;
     view.running = running_;
-    view.waiting = [this](uint32_t i) { return i < waiting_.size() ? waiting_[i] : nullptr; };
+    WaitQueue queue(limits.order);
+    for (Sequence* sequence : waiting_) queue.Insert(sequence);
+    view.waiting = &queue;
     // One layout, slabs of one page.
     view.free = PageBudget({0}, free_pages(), {1});
     const auto pages_for = [](uint64_t tokens) { return (tokens + kBlock - 1) / kBlock; };
@@ -96,9 +98,9 @@ class World {
   }
   // What the engine does with a plan, so that a run of steps can be played.
   void Apply(const StepPlan& plan) {
-    std::vector<Sequence*> admitted(waiting_.begin(), waiting_.begin() + plan.admitted);
-    waiting_.erase(waiting_.begin(), waiting_.begin() + plan.admitted);
-    for (Sequence* sequence : admitted) {
+    for (Sequence* sequence : plan.admitted) {
+      std::erase(waiting_, sequence);
+      sequence->cached_tokens = 0;
       sequence->state = SequenceState::kRunning;
       running_.push_back(sequence);
     }
@@ -128,7 +130,9 @@ class World {
 
  private:
   void Check(const StepPlan& plan) const {
-    ASSERT_LE(plan.admitted, waiting_.size());
+    for (const Sequence* sequence : plan.admitted) {
+      EXPECT_EQ(std::count(waiting_.begin(), waiting_.end(), sequence), 1);
+    }
     uint64_t tokens = 0;
     int64_t pages = static_cast<int64_t>(free_pages());
     for (const Sequence* sequence : plan.preempted) {
@@ -156,13 +160,28 @@ class World {
       const uint64_t held = sequence.tables[0].pages.size();
       pages -= needed > held ? static_cast<int64_t>(needed - held) : 0;
       if (sequence.state == SequenceState::kWaiting) {
-        const auto rank = std::find(waiting_.begin(), waiting_.end(), &sequence) - waiting_.begin();
-        EXPECT_LT(rank, plan.admitted);
+        EXPECT_EQ(std::count(plan.admitted.begin(), plan.admitted.end(), &sequence), 1);
       }
     }
     EXPECT_LE(tokens, limits.max_num_batched_tokens);
     EXPECT_GE(pages, 0) << "more pages than there are";
-    EXPECT_LE(running_.size() - plan.preempted.size() + plan.admitted, limits.max_num_seqs);
+    if (limits.max_owner_bytes) CheckShares(plan);
+    EXPECT_LE(running_.size() - plan.preempted.size() + plan.admitted.size(), limits.max_num_seqs);
+  }
+
+  // What each owner will hold; a page is a byte.
+  void CheckShares(const StepPlan& plan) const {
+    std::map<std::string, uint64_t> held;
+    for (const Sequence* sequence : running_) {
+      if (std::count(plan.preempted.begin(), plan.preempted.end(), sequence) > 0) continue;
+      held[sequence->request->owner] += sequence->tables[0].pages.size();
+    }
+    for (const StepPlan::Entry& entry : plan.entries) {
+      const uint64_t needed = (entry.sequence->computed + entry.tokens + kBlock - 1) / kBlock;
+      const uint64_t has = entry.sequence->tables[0].pages.size();
+      held[entry.sequence->request->owner] += needed > has ? needed - has : 0;
+    }
+    for (const auto& [owner, pages] : held) EXPECT_LE(pages, *limits.max_owner_bytes) << owner;
   }
 
   uint64_t pages_;
@@ -202,7 +221,7 @@ TEST(Schedule, NothingToDo) {
   const StepPlan plan = world.Plan();
   EXPECT_THAT(plan.entries, IsEmpty());
   EXPECT_THAT(plan.preempted, IsEmpty());
-  EXPECT_EQ(plan.admitted, 0u);
+  EXPECT_EQ(plan.admitted.size(), 0u);
   EXPECT_EQ(plan.blocked, StepPlan::Blocked::kNothing);
 }
 
@@ -215,7 +234,7 @@ TEST(Schedule, DecodesGoBeforePrefillsAndBothInOrder) {
   const StepPlan plan = world.Plan();
   EXPECT_THAT(Entries(plan), ElementsAre(Entry(decode_a, 1), Entry(decode_b, 1), Entry(prefill, 68),
                                          Entry(fresh, 10)));
-  EXPECT_EQ(plan.admitted, 1u);
+  EXPECT_EQ(plan.admitted.size(), 1u);
 }
 
 TEST(Schedule, TheTokenBudgetBoundsAStep) {
@@ -226,7 +245,7 @@ TEST(Schedule, TheTokenBudgetBoundsAStep) {
   Sequence* behind = world.Waiting(3);
   StepPlan plan = world.Plan();
   EXPECT_THAT(Entries(plan), ElementsAre(Entry(decode, 1), Entry(long_prompt, 39)));
-  EXPECT_EQ(plan.admitted, 1u);
+  EXPECT_EQ(plan.admitted.size(), 1u);
   EXPECT_EQ(plan.blocked, StepPlan::Blocked::kTokens);
   world.Apply(plan);
   plan = world.Plan();  // the decode is not starved by the long prompt, whose chunks go on
@@ -253,7 +272,7 @@ TEST(Schedule, SeatsBoundAdmission) {
   world.Waiting(5);
   world.Waiting(5);
   const StepPlan plan = world.Plan();
-  EXPECT_EQ(plan.admitted, 2u);
+  EXPECT_EQ(plan.admitted.size(), 2u);
   EXPECT_EQ(plan.blocked, StepPlan::Blocked::kSeats);
 }
 
@@ -263,7 +282,7 @@ TEST(Schedule, AdmissionWaitsRatherThanOvertakes) {
   world.Waiting(60);   // four: does not fit now
   world.Waiting(4);    // one: would fit, and waits behind
   const StepPlan plan = world.Plan();
-  EXPECT_EQ(plan.admitted, 0u);
+  EXPECT_EQ(plan.admitted.size(), 0u);
   EXPECT_EQ(plan.entries.size(), 1u);
   EXPECT_THAT(plan.preempted, IsEmpty());  // a newcomer takes nobody's pages
   EXPECT_EQ(plan.blocked, StepPlan::Blocked::kPages);
@@ -319,7 +338,7 @@ TEST(Schedule, APreemptedOneIsNotAdmittedInTheSameStep) {
   world.Waiting(1);
   const StepPlan plan = world.Plan();
   ASSERT_EQ(plan.preempted.size(), 1u);
-  EXPECT_EQ(plan.admitted, 0u);  // the freed page must not go past the preempted sequence
+  EXPECT_EQ(plan.admitted.size(), 0u);  // the freed page must not go past the preempted sequence
 }
 
 TEST(Schedule, ALoneSequenceMayFillTheArena) {
@@ -330,19 +349,17 @@ TEST(Schedule, ALoneSequenceMayFillTheArena) {
   EXPECT_THAT(Entries(plan), ElementsAre(Entry(only, 1)));
 }
 
-// Random worlds, played to their end: every plan holds what Check() asks, nobody starves, and the
-// first in order always makes progress, so there is no deadlock.
 // What is cached is not computed again, and what others hold of it takes no free page.
 TEST(Schedule, CachedPrefixesCostNeitherBudgetNorPagesInUse) {
   World world(8);
   world.Decoding(64);                      // holds four pages, and needs no more
   Sequence* waiting = world.Waiting(100);  // seven pages, four are free
-  EXPECT_EQ(world.Plan().admitted, 0u);
+  EXPECT_EQ(world.Plan().admitted.size(), 0u);
   world.cached[waiting] = {.tokens = 48, .in_use = {2}};  // three cached, one of them idle
-  EXPECT_EQ(world.Plan().admitted, 0u);
+  EXPECT_EQ(world.Plan().admitted.size(), 0u);
   world.cached[waiting] = {.tokens = 48, .in_use = {3}};
   const StepPlan plan = world.Plan();
-  ASSERT_EQ(plan.admitted, 1u);
+  ASSERT_EQ(plan.admitted.size(), 1u);
   EXPECT_EQ(plan.entries.back().sequence, waiting);
   EXPECT_EQ(plan.entries.back().tokens, 52u);
   world.limits.max_num_batched_tokens = 10;
@@ -362,6 +379,25 @@ TEST(Schedule, PreemptionDoesNotCountOnPagesThatOthersHold) {
   EXPECT_EQ(plan.entries[0].sequence, first);
 }
 
+TEST(Schedule, AnOwnerWithItsShareIsPassedOver) {
+  World world(100);
+  world.limits.max_owner_bytes = 6;
+  world.limits.page_bytes = {1};
+  Sequence* reads = world.Prefilling(64, 16);  // one page, and three promised
+  Sequence* large = world.Waiting(48);         // three more: too many for its owner
+  Sequence* small = world.Waiting(5);          // would fit, and does not overtake its own
+  Sequence* other = world.Waiting(50);
+  other->request->owner = "other";
+  StepPlan plan = world.Plan();
+  EXPECT_THAT(plan.admitted, ElementsAre(other));
+  EXPECT_EQ(plan.blocked, StepPlan::Blocked::kShare);
+  world.Finish(reads);
+  plan = world.Plan();
+  EXPECT_THAT(plan.admitted, ElementsAre(large, other, small));
+}
+
+// Random worlds, played to their end: every plan holds what Check() asks, nobody starves, and the
+// first in order always makes progress, so there is no deadlock.
 TEST(Schedule, RandomWorldsAlwaysAdvanceAndEnd) {
   std::mt19937 random(11);
   uint64_t preemptions = 0;
@@ -374,12 +410,19 @@ TEST(Schedule, RandomWorldsAlwaysAdvanceAndEnd) {
     world.limits.max_prefill_chunk =
         random() % 2 == 0 ? 0 : 1 + static_cast<uint32_t>(random() % 20);
     world.limits.order = {.use_priority = random() % 2 == 0};
+    uint64_t most = pages;  // for one of them
+    if (random() % 2 == 0) {
+      most = 2 + random() % (pages - 2);
+      world.limits.max_owner_bytes = most;
+      world.limits.page_bytes = {1};
+    }
     std::map<Sequence*, size_t> ends;
     const uint32_t count = 1 + static_cast<uint32_t>(random() % 12);
     for (uint32_t i = 0; i < count; ++i) {
-      const auto prompt = static_cast<uint32_t>(1 + random() % (kBlock * (pages - 1)));
+      const auto prompt = static_cast<uint32_t>(1 + random() % (kBlock * (most - 1)));
       Sequence* sequence = world.Waiting(prompt, static_cast<int32_t>(random() % 4));
-      ends[sequence] = std::min<size_t>(prompt + 1 + random() % 40, kBlock * pages);
+      sequence->request->owner = std::string(1, static_cast<char>('a' + random() % 3));
+      ends[sequence] = std::min<size_t>(prompt + 1 + random() % 40, kBlock * most);
     }
     int steps = 0;
     while (!world.running().empty() || !world.waiting().empty()) {
@@ -388,7 +431,7 @@ TEST(Schedule, RandomWorldsAlwaysAdvanceAndEnd) {
       ASSERT_FALSE(HasFailure()) << "round " << round << " step " << steps;
       ASSERT_FALSE(plan.entries.empty()) << "deadlock in round " << round;
       std::vector<Sequence*> order = world.running();
-      for (uint32_t i = 0; i < plan.admitted; ++i) order.push_back(world.waiting()[i]);
+      order.insert(order.end(), plan.admitted.begin(), plan.admitted.end());
       Sequence* first = *std::min_element(order.begin(), order.end(), world.limits.order);
       EXPECT_TRUE(std::any_of(plan.entries.begin(), plan.entries.end(),
                               [&](const auto& entry) { return entry.sequence == first; }))

@@ -2,9 +2,11 @@
 // only.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -34,6 +36,7 @@ struct Sequence {
   uint32_t computed = 0;                  // leading tokens whose K and V are in pages
   std::vector<BlockTable> tables;         // per KV group
   std::unique_ptr<SwappedPages> swapped;  // of one that waits
+  PrefixMatch prefix;                     // what was found in the cache last, while it waited
   uint32_t preemptions = 0;
   uint32_t repairs = 0;  // since its last token: bad pages that it lost
   // Leading prompt tokens that this choice never had to compute; none before it was admitted.
@@ -41,6 +44,7 @@ struct Sequence {
   std::unordered_map<TokenId, uint32_t> generated_counts;
   std::vector<TokenOutput> prompt_logprobs;  // so far; sent with the first token
 
+  bool had_its_turn() const { return cached_tokens.has_value(); }  // was admitted once
   uint32_t remaining() const { return static_cast<uint32_t>(tokens.size()) - computed; }
   bool decoding() const {
     return remaining() == 1 && state == SequenceState::kRunning && computed > 0;
@@ -53,6 +57,8 @@ struct RequestState {
   SamplingParams sampling;
   uint32_t prompt_length = 0;
   int32_t priority = 0;
+  std::string owner;
+  std::optional<std::chrono::steady_clock::time_point> deadline;
   uint64_t arrival = 0;  // order of submission
   std::shared_ptr<OutputSink> sink;
   std::vector<std::unique_ptr<Sequence>> sequences;

@@ -212,25 +212,30 @@ void KvCache::Release(BlockTable& table) {
   table.sealed = 0;
 }
 
-// The pages of the tree that hold the leading tokens, in order, as `visit` gets them.
+// The pages of the tree that hold the leading tokens behind those known, in order, as `visit` gets
+// them.
 template <typename Visit>
 void KvCache::WalkPrefix(const BlockTable& table, std::span<const TokenId> tokens,
-                         const Visit& visit) const {
+                         const PrefixMatch& known, const Visit& visit) const {
   if (!tree_ || !table.sharing) return;
   const size_t block_size = tree_->block_size();
-  std::optional<PageId> parent;
-  for (size_t begin = 0; begin + block_size <= tokens.size(); begin += block_size) {
+  std::optional<PageId> parent = known.last;
+  for (size_t begin = known.tokens; begin + block_size <= tokens.size(); begin += block_size) {
     parent = tree_->Find(*table.sharing, parent, tokens.subspan(begin, block_size));
     if (!parent) return;
     visit(*parent);
   }
 }
 
-KvCache::PrefixMatch KvCache::MatchPrefix(const BlockTable& table,
-                                          std::span<const TokenId> tokens) const {
-  PrefixMatch match;
-  WalkPrefix(table, tokens, [&](PageId page) {
+PrefixMatch KvCache::MatchPrefix(const BlockTable& table, std::span<const TokenId> tokens,
+                                 PrefixMatch known) const {
+  if (!tree_) return {};
+  if (known.generation != tree_->generation() || known.tokens > tokens.size()) known = {};
+  PrefixMatch match = known;
+  match.generation = tree_->generation();
+  WalkPrefix(table, tokens, known, [&](PageId page) {
     match.tokens += tree_->block_size();
+    match.last = page;
     if (pool_.references(page) > 0) ++match.pages_in_use;
   });
   return match;
@@ -243,7 +248,7 @@ void KvCache::Use(PageId page) {
 
 uint32_t KvCache::TakePrefix(BlockTable& table, std::span<const TokenId> tokens) {
   MASU_CHECK(table.pages.empty());
-  WalkPrefix(table, tokens, [&](PageId page) {
+  WalkPrefix(table, tokens, {}, [&](PageId page) {
     MASU_CHECK_EQ(pool_.header(page).scope, table.scope);
     Use(page);
     // What the books say of the page; whether memory agrees is checked before it is read.

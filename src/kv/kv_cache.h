@@ -47,6 +47,15 @@ struct KvCacheOptions {
   uint32_t prefix_hash_bits = 64;  // fewer in tests: collisions must not matter
 };
 
+// Leading tokens that can be read instead of computed, and how many of their pages others hold now:
+// taking those costs no free page.
+struct PrefixMatch {
+  uint32_t tokens = 0;
+  uint64_t pages_in_use = 0;
+  std::optional<PageId> last;  // the page of the last of them
+  uint64_t generation = 0;     // of the tree when it was found
+};
+
 class KvCache {
  public:
   static Result<std::unique_ptr<KvCache>> Create(Ops& ops, Bytes arena,
@@ -64,13 +73,11 @@ class KvCache {
   // Prefix sharing. Without share_prefixes, and for tables without `sharing`, these find and do
   // nothing. `tokens` begin at the table's first position; only whole pages count.
   //
-  // What of `tokens` can be read instead of computed, and how many of the pages others hold now:
-  // taking those costs no free page.
-  struct PrefixMatch {
-    uint32_t tokens = 0;
-    uint64_t pages_in_use = 0;
-  };
-  PrefixMatch MatchPrefix(const BlockTable& table, std::span<const TokenId> tokens) const;
+  // What of `tokens` can be read instead of computed. `known` is an earlier match of this table
+  // and its first tokens. While it holds, only what may have come behind it is looked for: whoever
+  // waits asks at every step.
+  PrefixMatch MatchPrefix(const BlockTable& table, std::span<const TokenId> tokens,
+                          PrefixMatch known = {}) const;
   // Puts those pages into a table that is empty. Returns the number of tokens they hold.
   uint32_t TakePrefix(BlockTable& table, std::span<const TokenId> tokens);
   // `computed` are all tokens whose K and V are complete in the table's pages: full pages can be
@@ -129,7 +136,7 @@ class KvCache {
   void Use(PageId page);  // one reference more to a cached page
   template <typename Visit>
   void WalkPrefix(const BlockTable& table, std::span<const TokenId> tokens,
-                  const Visit& visit) const;
+                  const PrefixMatch& known, const Visit& visit) const;
   void RemoveFromTree(PageId page);
   void Quarantine(PageId page);
   void Poison(uint64_t offset, LayoutId layout);

@@ -64,7 +64,7 @@ class Rig {
     live->table.scope = scope->Hash();
     live->tokens = tokens;
     const auto readable = std::span(live->tokens).first(tokens.size() - 1);
-    const KvCache::PrefixMatch match = cache_->MatchPrefix(live->table, readable);
+    const PrefixMatch match = cache_->MatchPrefix(live->table, readable);
     live->cached = cache_->TakePrefix(live->table, readable);
     EXPECT_EQ(match.tokens, live->cached);
     EXPECT_LE(match.pages_in_use, match.tokens / kBlock);
@@ -334,6 +334,10 @@ TEST(Prefix, InvariantsHoldUnderRandomUse) {
     const std::shared_ptr<const CacheScope> scopes[] = {Scope("a"), Scope("b"), Scope("a", "s")};
     std::vector<Tokens> beginnings;
     for (int i = 0; i < 6; ++i) beginnings.push_back(RandomTokens(random, 16 + i * 12));
+    // Those who wait: what they remember is what they would find.
+    std::vector<BlockTable> waiters(beginnings.size());
+    std::vector<PrefixMatch> remembered(waiters.size());
+    for (BlockTable& waiter : waiters) waiter.sharing = scopes[0];
     uint64_t hits = 0, lacking = 0, bad = 0;
     for (int step = 0; step < 4000; ++step) {
       const uint32_t move = random() % 10;
@@ -371,6 +375,13 @@ TEST(Prefix, InvariantsHoldUnderRandomUse) {
         }
       }
       ASSERT_EQ(rig.Violation(), "") << "step " << step;
+      for (size_t i = 0; i < waiters.size(); ++i) {
+        remembered[i] = rig->MatchPrefix(waiters[i], beginnings[i], remembered[i]);
+        const PrefixMatch found = rig->MatchPrefix(waiters[i], beginnings[i]);
+        ASSERT_EQ(remembered[i].tokens, found.tokens) << "step " << step;
+        ASSERT_EQ(remembered[i].pages_in_use, found.pages_in_use) << "step " << step;
+        ASSERT_EQ(remembered[i].last, found.last) << "step " << step;
+      }
     }
     EXPECT_GT(hits, 1000u);
     EXPECT_GT(lacking, 50u);
@@ -380,6 +391,38 @@ TEST(Prefix, InvariantsHoldUnderRandomUse) {
     EXPECT_EQ(rig->pool().FreePages(LayoutId(0)) + rig->pool().quarantined_pages(), 24u);
     EXPECT_EQ(rig.Violation(), "");
   }
+}
+
+// Whoever waits remembers what it found, and looks only for what came behind it.
+TEST(Prefix, AMatchIsRememberedWhileItHolds) {
+  Rig rig(32);
+  std::mt19937 random(14);
+  const auto scope = Scope("a");
+  const Tokens tokens = RandomTokens(random, 65);
+  const auto first = [&](size_t count) { return Tokens(tokens.begin(), tokens.begin() + count); };
+  BlockTable waiter;
+  waiter.sharing = scope;
+  Rig::Live* live = rig.Run(first(33), scope);
+  PrefixMatch match = rig->MatchPrefix(waiter, tokens);
+  EXPECT_EQ(match.tokens, 32u);
+  EXPECT_EQ(match.pages_in_use, 2u);
+  ASSERT_TRUE(rig->Reserve(live->table, 65));  // the other one goes on
+  live->tokens = tokens;
+  rig->PublishPrefix(live->table, tokens);
+  PrefixMatch told = match;
+  told.pages_in_use = 100;  // what is known is not counted again,
+  match = rig->MatchPrefix(waiter, tokens, told);
+  EXPECT_EQ(match.tokens, 64u);
+  EXPECT_EQ(match.pages_in_use, 102u);
+  rig.End(live);  // until its pages change hands
+  match = rig->MatchPrefix(waiter, tokens, match);
+  EXPECT_EQ(match.tokens, 64u);
+  EXPECT_EQ(match.pages_in_use, 0u);
+  live = rig.Run(RandomTokens(random, 31 * 16), Scope("b"));  // takes idle pages
+  ASSERT_NE(live, nullptr);
+  match = rig->MatchPrefix(waiter, tokens, match);
+  EXPECT_EQ(match.tokens, 16u);
+  rig.End(live);
 }
 
 // Layouts share the arena: idle pages of one make room for another.

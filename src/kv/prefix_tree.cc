@@ -70,6 +70,7 @@ void PrefixTree::MarkIdle(PageId page) {
   Node& node = At(page);
   MASU_CHECK(!node.idle.has_value());
   node.idle = idle_.insert(idle_.end(), page);
+  ++generation_;
 }
 
 void PrefixTree::MarkUsed(PageId page) {
@@ -77,6 +78,7 @@ void PrefixTree::MarkUsed(PageId page) {
   MASU_CHECK(node.idle.has_value());
   idle_.erase(*node.idle);
   node.idle.reset();
+  ++generation_;
 }
 
 std::optional<PageId> PrefixTree::Oldest() const {
@@ -92,6 +94,7 @@ void PrefixTree::RemoveLeaf(PageId page) {
   const auto [begin, end] = index_.equal_range(node.hash);
   index_.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == page; }));
   nodes_[page.value()].reset();
+  ++generation_;
 }
 
 std::vector<PageId> PrefixTree::Remove(PageId page) {

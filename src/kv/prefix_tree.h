@@ -66,6 +66,10 @@ class PrefixTree {
   // Takes out a page and all that hangs below it; returns them, the page last.
   std::vector<PageId> Remove(PageId page);
 
+  // Changes whenever a page leaves the tree or becomes idle or used: until then what was found
+  // stays found, by the same users, and more can only follow it.
+  uint64_t generation() const { return generation_; }
+
   size_t size() const { return index_.size(); }
   size_t idle() const { return idle_.size(); }
   uint32_t block_size() const { return options_.block_size; }
@@ -105,6 +109,7 @@ class PrefixTree {
   std::vector<std::unique_ptr<Node>> nodes_;  // by PageId; null: not in the tree
   std::unordered_multimap<uint64_t, PageId> index_;  // by hash
   std::list<PageId> idle_;
+  uint64_t generation_ = 0;
 };
 
 }  // namespace masu

@@ -1,5 +1,7 @@
 #include "server/api_error.h"
 
+#include <algorithm>
+
 #include "server/http_message.h"
 
 namespace masu {
@@ -16,6 +18,8 @@ const char* TypeName(ErrorCode code) {
       return "ServiceUnavailableError";
     case ErrorCode::kUnimplemented:
       return "NotImplementedError";
+    case ErrorCode::kDeadlineExceeded:
+      return "TimeoutError";
     case ErrorCode::kDataLoss:
     case ErrorCode::kInternal:
       break;
@@ -42,6 +46,8 @@ int HttpStatus(ErrorCode code) {
       return 503;
     case ErrorCode::kUnimplemented:
       return 501;
+    case ErrorCode::kDeadlineExceeded:
+      return 504;
     case ErrorCode::kDataLoss:
     case ErrorCode::kInternal:
       break;
@@ -55,8 +61,13 @@ Json ErrorJson(const Error& error) {
 
 HttpResponse ErrorResponse(const Error& error) {
   HttpResponse response{.status = HttpStatus(error.code), .body = DumpJson(ErrorJson(error))};
-  // A second is about what it takes until some request of a busy server has finished.
-  if (response.status == 503) response.headers.emplace_back("Retry-After", "1");
+  // Where there is no estimate: a second is about what it takes until some request of a busy server
+  // has finished.
+  if (response.status == 503) {
+    response.headers.emplace_back("Retry-After", std::to_string(std::max(1u, error.retry_after)));
+  }
+  // The OpenAI clients repeat what was answered with 504, but it would be late again.
+  if (response.status == 504) response.headers.emplace_back("x-should-retry", "false");
   return response;
 }
 

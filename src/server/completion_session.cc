@@ -92,7 +92,8 @@ Request CompletionSession::MakeRequest(size_t prompt) {
         std::max(request.sampling.prompt_logprobs.value_or(0), *request.sampling.logprobs);
   }
   request.priority = spec_.request.priority;
-  request.cache_owner = spec_.owner;
+  request.owner = spec_.owner;
+  request.deadline = spec_.deadline;
   request.cache_salt = spec_.request.cache_salt;
   request.sink = std::make_shared<PromptSink>(shared_from_this(), prompt);
   return request;
@@ -168,6 +169,9 @@ void CompletionSession::Handle(News news) {
   if (news.update.finish == FinishReason::kError) {
     return Fail(MakeError(ErrorCode::kInternal, "{}", news.update.error), Outcome::kFailed);
   }
+  if (news.update.finish == FinishReason::kTimeout) {
+    return Fail(TimeoutError(), Outcome::kTimedOut);
+  }
   if (news.update.finish == FinishReason::kAbort) {  // not by us
     return Fail(MakeError(ErrorCode::kUnavailable, "the engine aborted the request{}{}",
                           news.update.error.empty() ? "" : ": ", news.update.error),
@@ -238,6 +242,14 @@ void CompletionSession::Fail(const Error& error, Outcome outcome) {
     deps_.exchange->Send(ErrorResponse(error));
   }
   End(outcome);
+}
+
+Error CompletionSession::TimeoutError() const {
+  const std::chrono::duration<double> allowed = *spec_.deadline - deps_.record->start();
+  return MakeError(ErrorCode::kDeadlineExceeded,
+                   "the request was not finished within {} s (deadline_ms, or --request-timeout of "
+                   "the server)",
+                   allowed.count());
 }
 
 uint32_t CompletionSession::CountedTokens(const ChoiceText& text) const {

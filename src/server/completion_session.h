@@ -33,7 +33,8 @@ struct SessionSpec {
   GenerationRequest request;
   std::vector<BuiltPrompt> prompts;
   ResponseHead head;
-  std::string owner;  // whose cached prefixes it may read
+  std::string owner;  // whose key it came with
+  std::optional<RequestRecord::Clock::time_point> deadline;
 };
 
 // What a session works with; shared by all sessions of a server. `workers` outlives the I/O loop.
@@ -89,6 +90,7 @@ class CompletionSession : public std::enable_shared_from_this<CompletionSession>
   Outcome EndOutcome() const;
   void End(Outcome outcome);
   void Fail(const Error& error, Outcome outcome);
+  Error TimeoutError() const;
 
   void OpenStream();
   void SendEvent(const Json& json);

@@ -89,8 +89,8 @@ TEST(Completions, ScopeOfTheCache) {
   const Request second = engine->last_request();
   EXPECT_EQ(post("two", json::object()).status, 200);
   const Request third = engine->last_request();
-  EXPECT_EQ(first.cache_owner, second.cache_owner);
-  EXPECT_NE(first.cache_owner, third.cache_owner);
+  EXPECT_EQ(first.owner, second.owner);
+  EXPECT_NE(first.owner, third.owner);
   EXPECT_EQ(first.cache_salt, "");
   EXPECT_EQ(second.cache_salt, "pepper");
   for (const json& bad : {json(""), json(5), json({{"a", "b"}}), json(true)}) {

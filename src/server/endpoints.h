@@ -17,8 +17,8 @@ struct EndpointCall {
 };
 
 // endpoints_info.cc: answered at once.
-void GetHealth(EndpointCall& call);  // 503 with progress while loading
-void GetReady(EndpointCall& call);   // 503 too while stopping
+void GetHealth(EndpointCall& call);  // 503 with progress while loading, and while shutting down
+void GetReady(EndpointCall& call);   // 503 too when too many KV pages were bad
 void GetLive(EndpointCall& call);
 void GetVersion(EndpointCall& call);
 void GetLoad(EndpointCall& call);
@@ -40,6 +40,7 @@ void PostChatCompletions(EndpointCall& call);
 
 // What endpoints share.
 Error LoadingError(const ServerState& state);
+Error ShuttingDownError();
 Error UnknownModelError(const ServerState& state, const std::string& name);
 // ok if `name` is empty or one that is served.
 Result<void> CheckModelName(const ServerState& state, const std::string& name);

@@ -35,6 +35,18 @@ ResponseHead HeadOf(const Job& job, const GenerationRequest& request) {
   return head;
 }
 
+// The nearer of what the request and the server allow, from its arrival on.
+std::optional<RequestRecord::Clock::time_point> DeadlineOf(const Job& job,
+                                                           const GenerationRequest& request) {
+  std::optional<std::chrono::milliseconds> allowed = job.call.state->config().request_timeout;
+  if (request.deadline_ms) {
+    const std::chrono::milliseconds asked(*request.deadline_ms);
+    allowed = std::min(allowed.value_or(asked), asked);
+  }
+  if (!allowed) return std::nullopt;
+  return job.record->start() + *allowed;
+}
+
 // From the body to what a session needs.
 Result<SessionSpec> Prepare(Job& job) {
   const ServerState& state = *job.call.state;
@@ -48,6 +60,7 @@ Result<SessionSpec> Prepare(Job& job) {
   MASU_ASSIGN_OR_RETURN(spec.prompts, BuildPrompts(*job.model, spec.request));
   spec.head = HeadOf(job, spec.request);
   spec.owner = job.call.owner;
+  spec.deadline = DeadlineOf(job, spec.request);
   return spec;
 }
 
@@ -76,7 +89,7 @@ void Run(Job& job) {
                                     }});
   *slot = session;
   if (!state->Register(session)) {
-    return Reject(job, MakeError(ErrorCode::kUnavailable, "the server is stopping"));
+    return Reject(job, ShuttingDownError());
   }
   job.cancellation->SetHandler([weak = std::weak_ptr(session)] {
     if (const auto alive = weak.lock()) alive->Cancel();
@@ -90,6 +103,7 @@ void Generate(EndpointCall call, bool chat) {
   job->chat = chat;
   job->model = call.state->model();
   job->call = std::move(call);
+  if (job->call.state->shutting_down()) return Reject(*job, ShuttingDownError());
   if (!job->model) return Reject(*job, LoadingError(*job->call.state));
   job->call.exchange->OnDisconnect([cancellation = job->cancellation] { cancellation->Cancel(); });
   WorkerPool& workers = job->call.state->workers();

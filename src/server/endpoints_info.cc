@@ -66,6 +66,10 @@ Error LoadingError(const ServerState& state) {
                    loading.fraction * 100, loading.what);
 }
 
+Error ShuttingDownError() {
+  return MakeError(ErrorCode::kUnavailable, "the server is stopping; retry later");
+}
+
 Error UnknownModelError(const ServerState& state, const std::string& name) {
   std::string aliases;
   for (const std::string& known : state.model_names()) {
@@ -86,15 +90,12 @@ Result<void> CheckModelName(const ServerState& state, const std::string& name) {
 }
 
 void GetHealth(EndpointCall& call) {
+  if (call.state->shutting_down()) return call.exchange->Send(ErrorResponse(ShuttingDownError()));
   if (!call.state->model()) return call.exchange->Send(LoadingResponse(*call.state));
   SendJson(call, {{"status", "ok"}});
 }
 
 void GetReady(EndpointCall& call) {
-  if (call.state->stopping()) {
-    return call.exchange->Send(
-        ErrorResponse(MakeError(ErrorCode::kUnavailable, "the server is stopping")));
-  }
   const auto model = call.state->model();
   if (model && model->engine->Stats().kv_unready) {
     return call.exchange->Send(ErrorResponse(

@@ -70,8 +70,10 @@ struct HttpOptions {
   std::chrono::seconds request_timeout{60};  // from the first byte of a request to its last
   std::chrono::seconds idle_timeout{120};    // between requests
   std::chrono::seconds write_timeout{60};    // without progress while bytes wait to be sent
-  std::chrono::seconds stop_grace{5};        // to flush answers after Stop
-  bool stop_on_signals = false;              // SIGINT and SIGTERM stop the server
+  // What Shutdown lets requests finish in before it stops; 0: it stops at once.
+  std::chrono::seconds shutdown_timeout{0};
+  std::chrono::seconds stop_grace{5};  // to flush answers after Stop
+  bool shutdown_on_signals = false;    // on SIGINT and SIGTERM
 };
 
 }  // namespace masu

@@ -240,8 +240,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     parser_.reset();
     Account(0);
     framing_ = MessageFraming{.keep_alive = false};
-    Queue(
-        SerializeResponse({.status = status, .body = core_.error_body(status, message)}, framing_));
+    HttpResponse response{.status = status, .body = core_.error_body(status, message)};
+    if (status == 503) response.headers.emplace_back("Retry-After", "1");
+    Queue(SerializeResponse(response, framing_));
     in_.consume(in_.size());
     state_ = State::kLingering;
     linger_until_ = Clock::now() + kLinger;
@@ -423,7 +424,7 @@ class BeastServer : public HttpServer {
   Result<void> Bind() {
     const HttpOptions& options = core_.options;
     // From here on a signal waits for Run: whoever has been told the port may end us at any time.
-    if (options.stop_on_signals) WaitForSignal();
+    if (options.shutdown_on_signals) WaitForSignal();
     error_code error;
     tcp::resolver resolver(context_);
     const auto found =
@@ -455,6 +456,7 @@ class BeastServer : public HttpServer {
   std::shared_ptr<Executor> executor() const override { return core_.executor; }
   void SetTick(std::function<void()> tick) override { tick_ = std::move(tick); }
   void SetOnStop(std::function<void()> on_stop) override { on_stop_ = std::move(on_stop); }
+  void SetDrain(Drain drain) override { drain_ = std::move(drain); }
 
   void Run() override {
     Accept();
@@ -475,6 +477,9 @@ class BeastServer : public HttpServer {
 
   void Stop() override {
     core_.executor->Post([this] { BeginStop(); });
+  }
+  void Shutdown() override {
+    core_.executor->Post([this] { BeginShutdown(); });
   }
 
  private:
@@ -508,6 +513,7 @@ class BeastServer : public HttpServer {
       const auto connections = core_.connections;  // closing changes the set
       for (const auto& connection : connections) connection->CheckTimeouts(now);
       if (tick_) tick_();
+      if (drain_deadline_) CheckDrain(now);
       if (core_.stopping && (core_.connections.empty() || now > stop_deadline_)) {
         context_.stop();
         return;
@@ -520,16 +526,41 @@ class BeastServer : public HttpServer {
     error_code ignored;
     signals_.add(SIGINT, ignored);
     signals_.add(SIGTERM, ignored);
+    AwaitSignal();
+  }
+
+  void AwaitSignal() {
     signals_.async_wait([this](error_code error, int signal) {
       if (error) return;
       LogInfo("{}: stopping", signal == SIGINT ? "interrupted" : "terminated");
-      BeginStop();
+      BeginShutdown();
+      if (!core_.stopping) AwaitSignal();
     });
+  }
+
+  void CheckDrain(Clock::time_point now) {
+    const bool drained = IsDrained();
+    if (!drained && now <= *drain_deadline_) return;
+    if (!drained) LogWarning("requests still run after --shutdown-timeout: they end with an error");
+    BeginStop();
+  }
+
+  bool IsDrained() const { return !drain_.is_done || drain_.is_done(); }
+
+  void BeginShutdown() {
+    const std::chrono::seconds timeout = core_.options.shutdown_timeout;
+    if (core_.stopping) return;
+    if (drain_deadline_ || timeout.count() == 0 || IsDrained()) return BeginStop();
+    LogInfo("finishing the requests that run, for up to {} s; a second signal stops at once",
+            timeout.count());
+    drain_deadline_ = Clock::now() + timeout;
+    if (drain_.begin) drain_.begin();
   }
 
   void BeginStop() {
     if (core_.stopping) return;
     core_.stopping = true;
+    drain_deadline_.reset();
     stop_deadline_ = Clock::now() + core_.options.stop_grace;
     error_code ignored;
     acceptor_.close(ignored);
@@ -546,6 +577,8 @@ class BeastServer : public HttpServer {
   asio::signal_set signals_;
   std::function<void()> tick_;
   std::function<void()> on_stop_;
+  Drain drain_;
+  std::optional<Clock::time_point> drain_deadline_;  // while requests are waited for
   uint16_t port_ = 0;
   Clock::time_point stop_deadline_;
 };

@@ -19,8 +19,8 @@ namespace masu {
 enum class MetricsPrefix { kBoth, kNative, kVllm };
 
 // How one HTTP request for a generation ended; each ends in exactly one way.
-enum class Outcome { kStop, kLength, kAborted, kFailed, kRejected };
-inline constexpr size_t kNumOutcomes = 5;
+enum class Outcome { kStop, kLength, kAborted, kFailed, kTimedOut, kRejected };
+inline constexpr size_t kNumOutcomes = 6;
 
 class ServerMetrics {
  public:
@@ -64,6 +64,7 @@ class RequestRecord {
   // Only the first call counts.
   void Finish(Outcome outcome);
   bool finished() const { return finished_; }
+  Clock::time_point start() const { return start_; }  // when the request had arrived
 
  private:
   struct Choice {

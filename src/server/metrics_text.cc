@@ -167,6 +167,10 @@ void MetricsWriter::AddEngine(const EngineStats& stats, const CacheInfo& cache,
           Known::kOursOnly);
   Counter("engine_requests_failed_total", "Prompts that failed in the engine.",
           number(stats.requests_failed), Known::kOursOnly);
+  Counter("engine_requests_timed_out_total", "Of the prompts aborted: by their deadline.",
+          number(stats.requests_timed_out), Known::kOursOnly);
+  Counter("queue_full_total", "Prompts that were refused because the queue was full.",
+          number(stats.queue_full), Known::kOursOnly);
   Counter("engine_steps_total", "Engine steps.", number(stats.steps), Known::kOursOnly);
   Counter("engine_step_tokens_total", "Tokens computed in steps, prefill and decode.",
           number(stats.step_tokens), Known::kOursOnly);
@@ -197,14 +201,14 @@ void MetricsWriter::AddRequests() {
   // never as ended before it was received.
   const double stop = count(Outcome::kStop), length = count(Outcome::kLength);
   const double aborted = count(Outcome::kAborted), failed = count(Outcome::kFailed);
-  const double rejected = count(Outcome::kRejected);
+  const double timed_out = count(Outcome::kTimedOut), rejected = count(Outcome::kRejected);
   const double received = static_cast<double>(metrics_.received());
   auto& success =
       Family("request_success_total", "Requests ended, by how.", MetricType::Counter, Known::kBoth);
   Sample(success, stop, With({{"finished_reason", "stop"}}));
   Sample(success, length, With({{"finished_reason", "length"}}));
   Sample(success, aborted, With({{"finished_reason", "abort"}}));
-  Sample(success, failed, With({{"finished_reason", "error"}}));
+  Sample(success, failed + timed_out, With({{"finished_reason", "error"}}));
   Counter("requests_received_total", "HTTP requests for a generation.", received, Known::kOursOnly);
   Counter("requests_rejected_total", "Requests answered with an error before they ran.", rejected,
           Known::kOursOnly);
@@ -212,8 +216,10 @@ void MetricsWriter::AddRequests() {
           Known::kOursOnly);
   Counter("requests_failed_total", "Requests ended by an error or by the server stopping.", failed,
           Known::kOursOnly);
+  Counter("requests_timed_out_total", "Requests ended because they were not finished in time.",
+          timed_out, Known::kOursOnly);
   Gauge("requests_in_flight", "Requests received and not ended.",
-        received - stop - length - aborted - failed - rejected, Known::kOursOnly);
+        received - stop - length - aborted - failed - timed_out - rejected, Known::kOursOnly);
 }
 
 void MetricsWriter::AddHistograms() {

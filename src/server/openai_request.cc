@@ -154,6 +154,10 @@ void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationRequ
   reader.Read("skip_special_tokens", &request->skip_special_tokens);
   reader.Read("add_special_tokens", &request->add_special_tokens);
   reader.Read("priority", &request->priority);
+  reader.Read("deadline_ms", &request->deadline_ms);
+  if (request->deadline_ms == 0u) {
+    reader.Fail("deadline_ms", "deadline_ms must be at least 1; leave it out for no deadline");
+  }
   ReadCacheSalt(reader, request);
   reader.Read("return_token_ids", &request->return_token_ids);
   reader.Read("return_tokens_as_token_ids", &request->tokens_as_token_ids);

@@ -46,6 +46,7 @@ struct GenerationRequest {
   std::optional<int64_t> truncate_prompt_tokens;  // keep so many; -1: as many as fit
   bool truncate_left = true;                      // drop from the start
   int32_t priority = 0;
+  std::optional<uint32_t> deadline_ms;  // from its arrival to the end of the answer
   std::string cache_salt;  // prefixes are shared among equal salts only; a secret, never shown
 
   std::vector<std::string> stop;

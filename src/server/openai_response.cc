@@ -18,6 +18,7 @@ Json FinishName(const std::optional<FinishReason>& finish) {
     case FinishReason::kAbort:
       return "abort";
     case FinishReason::kError:
+    case FinishReason::kTimeout:
       break;
   }
   return "error";

@@ -51,12 +51,16 @@ Error TooLong(uint64_t limit, uint64_t prompt, uint64_t requested) {
 }
 
 // How many tokens may be generated after `prompt` tokens; absent max_tokens takes what is left.
-Result<uint32_t> OutputTokens(const GenerationRequest& request, uint32_t limit, uint64_t prompt) {
+Result<uint32_t> OutputTokens(const GenerationRequest& request, const CacheInfo& cache,
+                              uint64_t prompt) {
+  const uint64_t limit = cache.max_model_len;
   // Scoring a prompt (echo with max_tokens 0) still runs one step, whose token is dropped.
   const uint64_t least = std::max<uint64_t>(1, request.max_tokens.value_or(1));
   if (prompt + least > limit) return TooLong(limit, prompt, request.max_tokens.value_or(1));
   if (request.max_tokens) return static_cast<uint32_t>(least);
-  const uint32_t room = static_cast<uint32_t>(limit - prompt);
+  // Of what its owner may hold, if that is less; a prompt beyond that is the engine's to refuse.
+  const uint64_t most = std::max<uint64_t>(cache.max_request_len, prompt + 1);
+  const uint32_t room = static_cast<uint32_t>(std::min(limit, most) - prompt);
   if (!request.chat) return std::min(room, kDefaultCompletionTokens);
   return std::min(room, request.default_max_tokens.value_or(room));
 }
@@ -77,11 +81,11 @@ Result<void> CheckTextLength(const ServedModel& model, uint64_t bytes) {
 
 Result<BuiltPrompt> Finish(const ServedModel& model, const GenerationRequest& request,
                            std::vector<TokenId> tokens) {
-  const uint32_t limit = model.engine->cache_info().max_model_len;
-  Truncate(request, limit, &tokens);
+  const CacheInfo& cache = model.engine->cache_info();
+  Truncate(request, cache.max_request_len, &tokens);
   if (tokens.empty()) return PromptError("prompt", "prompt must not be empty");
   BuiltPrompt built;
-  MASU_ASSIGN_OR_RETURN(built.max_tokens, OutputTokens(request, limit, tokens.size()));
+  MASU_ASSIGN_OR_RETURN(built.max_tokens, OutputTokens(request, cache, tokens.size()));
   built.tokens = std::move(tokens);
   return built;
 }

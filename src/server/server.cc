@@ -22,6 +22,9 @@ Result<std::unique_ptr<Server>> Server::Listen(ServerConfig config) {
   state->io = server->http_->executor();
   server->http_->SetTick([raw = server.get()] { raw->Tick(); });
   server->http_->SetOnStop([raw = state.get()] { raw->StopSessions(); });
+  server->http_->SetDrain(
+      {.begin = [raw = state.get()] { raw->BeginDrain(); },
+       .is_done = [raw = state.get()] { return raw->metrics()->in_flight() == 0; }});
   return server;
 }
 
@@ -54,6 +57,8 @@ Result<void> Server::Run() {
 }
 
 void Server::Stop() { http_->Stop(); }
+
+void Server::Shutdown() { http_->Shutdown(); }
 
 void Server::Tick() {
   const auto interval = state_->config().sse_keep_alive_interval;

@@ -39,10 +39,13 @@ class Server {
   // Loading failed: Run returns this error.
   void SetFailed(Error error);
 
-  // Serves until Stop (or a signal, if config.http.stop_on_signals), or until SetFailed. Requests
-  // that run then get an error, and their connections are closed.
+  // Serves until Stop, Shutdown (or a signal, if config.http.shutdown_on_signals), or SetFailed.
+  // Requests that still run then get an error, and their connections are closed.
   Result<void> Run();
   void Stop();
+  // Refuses new requests with 503 and stops when those that run are answered, at the latest after
+  // config.http.shutdown_timeout. A second call stops at once.
+  void Shutdown();
 
   const ServerMetrics& metrics() const { return *state_->metrics(); }
 

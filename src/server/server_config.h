@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,9 @@ struct ServerConfig {
   std::chrono::seconds sse_keep_alive_interval{0};
   MetricsPrefix metrics_prefix = MetricsPrefix::kBoth;
   bool debug_endpoints = false;  // GET /debug/kv
-  uint32_t max_choices = 128;    // n times the number of prompts of one request
+  // From its arrival to the end of its answer, for every request for a generation.
+  std::optional<std::chrono::milliseconds> request_timeout;
+  uint32_t max_choices = 128;  // n times the number of prompts of one request
 };
 
 }  // namespace masu

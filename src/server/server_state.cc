@@ -73,6 +73,11 @@ std::vector<std::shared_ptr<CompletionSession>> ServerState::sessions() const {
   return all;
 }
 
+void ServerState::BeginDrain() {
+  std::lock_guard lock(mutex_);
+  draining_ = true;
+}
+
 void ServerState::StopSessions() {
   {
     std::lock_guard lock(mutex_);
@@ -81,9 +86,9 @@ void ServerState::StopSessions() {
   for (const auto& session : sessions()) session->Shutdown();
 }
 
-bool ServerState::stopping() const {
+bool ServerState::shutting_down() const {
   std::lock_guard lock(mutex_);
-  return stopping_;
+  return draining_ || stopping_;
 }
 
 }  // namespace masu

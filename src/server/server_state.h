@@ -45,9 +45,11 @@ class ServerState {
   bool Register(const std::shared_ptr<CompletionSession>& session);
   void Unregister(const CompletionSession* session);
   std::vector<std::shared_ptr<CompletionSession>> sessions() const;
+  // No more requests are to be taken; those that were taken go on.
+  void BeginDrain();
   // No more sessions; ends those that run.
   void StopSessions();
-  bool stopping() const;
+  bool shutting_down() const;  // after either
 
  private:
   const ServerConfig config_;
@@ -57,6 +59,7 @@ class ServerState {
   LoadingState loading_;
   std::vector<std::string> names_;
   std::unordered_map<const CompletionSession*, std::shared_ptr<CompletionSession>> sessions_;
+  bool draining_ = false;
   bool stopping_ = false;
   WorkerPool workers_;  // last: its threads end before the rest goes
 };

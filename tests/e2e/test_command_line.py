@@ -46,7 +46,8 @@ def test_help(command, flag):
     ("serve", """--host --port --api-key --served-model-name --kv-cache-dtype --kv-scale --kv-cache-memory-bytes
      --gpu-memory-utilization --max-model-len --block-size --max-num-seqs --max-num-batched-tokens --scheduling-policy
      --max-num-queued-reqs --max-logprobs --seed --activation-dtype --device --swap-space --metrics-prefix
-     --enable-prefix-caching --no-enable-prefix-caching"""),
+     --enable-prefix-caching --no-enable-prefix-caching --enable-fair-share --no-enable-fair-share --max-kv-share-per-key
+     --request-timeout --shutdown-timeout"""),
     ("generate", "--prompt --max-tokens --temperature --kv-cache-dtype --activation-dtype"),
     ("chat", "--max-tokens --temperature --system"), ("info", "--why --url")])
 def test_help_is_complete(command, options):
@@ -101,6 +102,9 @@ BAD_VALUES = [
     ("--device", "cuda"), ("--metrics-prefix", "mine"), ("--host", "not a host"), ("--host", "300.1.1.1"),
     ("--max-body-bytes", "x"), ("--sse-keep-alive-interval", "x"), ("--sse-keep-alive-interval", "-1"),
     ("--long-prefill-token-threshold", "x"), ("--max-model-len", "18014398509481985K"), ("--api-key", ""),
+    ("--max-kv-share-per-key", "0"), ("--max-kv-share-per-key", "2"), ("--max-kv-share-per-key", "0.0001"),
+    ("--request-timeout", "0"), ("--request-timeout", "-1"), ("--request-timeout", "soon"), ("--shutdown-timeout", "-1"),
+    ("--shutdown-timeout", "x"),
 ]
 
 

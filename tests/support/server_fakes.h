@@ -105,6 +105,7 @@ class FakeEngine : public Engine {
     cache_.block_size = 16;
     cache_.pages = 256;
     cache_.max_model_len = max_model_len;
+    cache_.max_request_len = max_model_len;
     thread_ = std::thread([this] { Loop(); });
   }
   ~FakeEngine() override {
@@ -144,7 +145,9 @@ class FakeEngine : public Engine {
     }
     std::lock_guard lock(mutex_);
     if (running_.size() >= max_requests) {
-      return MakeError(ErrorCode::kUnavailable, "the queue is full");
+      Error error = MakeError(ErrorCode::kUnavailable, "the queue is full");
+      error.retry_after = 7;
+      return error;
     }
     const RequestId id(++last_id_);
     last_request_ = request;
@@ -245,6 +248,9 @@ class FakeEngine : public Engine {
       }
       if (running.aborted) {
         update.finish = FinishReason::kAbort;
+      } else if (running.request.deadline &&
+                 std::chrono::steady_clock::now() > *running.request.deadline) {
+        update.finish = FinishReason::kTimeout;
       } else if (paused) {
         continue;
       } else {
