@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "engine/engine_config.h"
 #include "engine/request.h"
+#include "plan/process_memory.h"
 
 namespace masu {
 
@@ -62,6 +63,7 @@ struct CacheInfo {
   uint32_t max_model_len = 0;     // after shrinking to what fits
   bool prefix_caching = false;    // asked for, and possible with this model
   std::string recommended_dtype;  // lowest measured error at 8 bits (design.md, promise 6)
+  ProcessMemory memory;           // the plan that the process stays inside
 };
 
 class Engine {

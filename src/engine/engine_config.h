@@ -21,6 +21,7 @@ struct EngineConfig {
   uint32_t block_size = 16;                    // 8, 16, 32, 64 or 128 tokens per page
   std::string kv_cache_dtype = "auto";         // design.md, KV encodings
   std::string kv_scale = "auto";               // auto | dynamic | unit
+  Bytes server_memory;  // what a server around the engine holds for requests; a part of the plan
   bool enable_prefix_caching = true;           // pages of equal prefixes are shared and kept
   uint32_t prefix_hash_bits = 64;              // of the index of prefixes; fewer are for tests
   // Scheduling
@@ -29,6 +30,7 @@ struct EngineConfig {
   uint32_t max_prefill_chunk = 0;  // 0: only the token budget bounds a chunk
   SchedulingPolicy scheduling_policy = SchedulingPolicy::kFcfs;
   std::optional<uint32_t> max_num_queued_reqs;  // nullopt: 4 * max_num_seqs
+  uint32_t max_queued() const { return max_num_queued_reqs.value_or(4 * max_num_seqs); }
   // Numbers
   std::string activation_dtype = "auto";  // auto | float32 | bfloat16
   uint64_t seed = 0;                      // of requests that bring none
