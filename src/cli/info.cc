@@ -51,7 +51,7 @@ Result<void> PrintModel(const std::string& path) {
   engine.kv_cache_memory_bytes = GiB(1);
   engine.server_memory = RequestMemory(HttpOptions());
   PlanRequest request = PlanRequestOf(engine);
-  request.kv_cache_dtypes = {"auto", "all"};
+  request.kv_cache_dtypes = {"all"};  // the first is that of "auto"
   MASU_ASSIGN_OR_RETURN(const MemoryPlan plan,
                         MakeMemoryPlan(MakeServedShape(*checkpoint), request));
   std::printf("\n\nServed with 1 GiB of KV pages:\n%s%s",

@@ -34,6 +34,13 @@ Result<void> CheckConfig(const EngineConfig& config, uint32_t trained) {
   if (!config.kv_cache_memory_bytes && !(utilization > 0 && utilization <= 1)) {
     return InvalidArgument("--gpu-memory-utilization must be in (0, 1], got {}", utilization);
   }
+  const MachineMemory machine = ReadMachineMemory();
+  if (config.kv_cache_memory_bytes && *config.kv_cache_memory_bytes > machine.total) {
+    return MakeError(ErrorCode::kResourceExhausted,
+                     "--kv-cache-memory-bytes {} does not fit a machine of {}, of which {} are free",
+                     FormatBytes(*config.kv_cache_memory_bytes), FormatBytes(machine.total),
+                     FormatBytes(machine.available));
+  }
   if (!config.max_model_len) return {};
   if (*config.max_model_len == 0) return InvalidArgument("--max-model-len must be at least 1");
   if (*config.max_model_len > trained) {

@@ -22,7 +22,8 @@ uint64_t LostBytes(uint64_t arena, uint64_t slab, uint64_t page) {
 }
 
 // The smallest slab whose tails are below the limit for every layout: small ones change hands
-// easily. If there is none, the slab that loses least for the layout that it suits worst.
+// easily. If there is none, the one with the least loss for the layout that it suits worst, what
+// stays empty of its last slab included: half of it on average.
 class SlabSearch {
  public:
   SlabSearch(uint64_t arena, std::span<const uint64_t> pages) : arena_(arena), pages_(pages) {}
@@ -33,8 +34,12 @@ class SlabSearch {
     if (arena_ / slab < pages_.size()) return;
     uint64_t loss = 0;
     for (const uint64_t page : pages_) loss = std::max(loss, LostBytes(arena_, slab, page));
-    loss = std::max(loss, arena_ / kTailShare);  // below that only the size counts
-    if (loss < best_loss_ || (loss == best_loss_ && slab < best_)) best_loss_ = loss, best_ = slab;
+    const bool fits = loss <= arena_ / kTailShare;
+    const uint64_t cost = fits ? slab : loss + slab / 2;
+    if (fits < best_fits_ || (fits == best_fits_ && cost >= best_cost_)) return;
+    best_ = slab;
+    best_fits_ = fits;
+    best_cost_ = cost;
   }
   uint64_t best() const { return best_; }  // 0: none is possible
 
@@ -42,7 +47,8 @@ class SlabSearch {
   uint64_t arena_;
   std::span<const uint64_t> pages_;
   uint64_t best_ = 0;
-  uint64_t best_loss_ = UINT64_MAX;
+  bool best_fits_ = false;
+  uint64_t best_cost_ = UINT64_MAX;
 };
 
 }  // namespace

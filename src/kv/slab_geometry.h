@@ -18,7 +18,7 @@ struct SlabGeometry {
 };
 
 // Picks the smallest slab size with which no layout loses 1 % of the arena to tails (of slabs and
-// of the arena together); if the arena is too small for that, the one that loses least for the
+// of the arena together); if the arena is too small for that, the one that wastes least for the
 // layout that it suits worst. Errors if a page does not fit the arena.
 Result<SlabGeometry> PickSlabGeometry(Bytes arena, std::span<const uint64_t> page_bytes);
 
