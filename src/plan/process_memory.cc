@@ -26,6 +26,7 @@ constexpr uint64_t kTextFixed = 4ULL << 20;
 constexpr uint64_t kChoice = 8ULL << 10;
 // A logprob in the tree from which an answer's JSON is written: names, numbers, bytes.
 constexpr uint64_t kLogprobJson = 512;
+constexpr uint64_t kWriters = 2;
 // Answers with more tokens and their logprobs are seldom; they take from the reserve.
 constexpr uint64_t kAnswerTokens = 4096;
 
@@ -99,8 +100,9 @@ ProcessMemory ProcessOverhead(const PlanConfig& config, const ProcessSettings& s
   const uint64_t choices = uint64_t{settings.max_num_seqs} + settings.max_queued;
   memory.request_bytes = choices * kChoice;
   if (settings.server.value > 0) {
-    const uint64_t answer = SaturatingMultiply(std::min(positions, kAnswerTokens),
-                                               (settings.max_logprobs + 1) * kLogprobJson);
+    const uint64_t answer =
+        SaturatingMultiply(kWriters * std::min(positions, kAnswerTokens),
+                           (uint64_t{settings.max_logprobs} + 1) * kLogprobJson);
     memory.request_bytes =
         SaturatingAdd(memory.request_bytes, SaturatingAdd(settings.server.value, answer));
   }
