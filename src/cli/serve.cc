@@ -30,7 +30,8 @@ void Load(const ServeOptions& options, Server& server, Loading& loading) {
         server.SetLoading(fraction, what);
         ShowProgress(fraction, what);
       },
-      /*needs_tokenizer=*/true, [](const EngineMemory& memory) {
+      /*needs_tokenizer=*/true,
+      [](const EngineMemory& memory) {
         std::printf("%s", FormatEngineMemory(memory).c_str());
         std::fflush(stdout);
       });

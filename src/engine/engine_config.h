@@ -22,8 +22,8 @@ struct EngineConfig {
   std::string kv_cache_dtype = "auto";         // design.md, KV encodings
   std::string kv_scale = "auto";               // auto | dynamic | unit
   Bytes server_memory;  // what a server around the engine holds for requests; a part of the plan
-  bool enable_prefix_caching = true;           // pages of equal prefixes are shared and kept
-  uint32_t prefix_hash_bits = 64;              // of the index of prefixes; fewer are for tests
+  bool enable_prefix_caching = true;  // pages of equal prefixes are shared and kept
+  uint32_t prefix_hash_bits = 64;     // of the index of prefixes; fewer are for tests
   // Scheduling
   uint32_t max_num_seqs = 256;
   uint32_t max_num_batched_tokens = 2048;

@@ -43,7 +43,8 @@ EngineImpl::EngineImpl(std::shared_ptr<LoadedModel> model, const EngineConfig& c
 EngineImpl::~EngineImpl() { AbortAll(); }
 
 Result<void> EngineImpl::Init() {
-  MASU_ASSIGN_OR_RETURN(EngineMemory memory, PlanEngineMemory(model_->shape, model_->config, config_));
+  MASU_ASSIGN_OR_RETURN(EngineMemory memory,
+                        PlanEngineMemory(model_->shape, model_->config, config_));
   cache_info_ = memory.cache_info;
   for (const std::string& warning : memory.warnings) LogWarning("{}", warning);
   MASU_ASSIGN_OR_RETURN(cache_,

@@ -36,10 +36,11 @@ Result<void> CheckConfig(const EngineConfig& config, uint32_t trained) {
   }
   const MachineMemory machine = ReadMachineMemory();
   if (config.kv_cache_memory_bytes && *config.kv_cache_memory_bytes > machine.total) {
-    return MakeError(ErrorCode::kResourceExhausted,
-                     "--kv-cache-memory-bytes {} does not fit a machine of {}, of which {} are free",
-                     FormatBytes(*config.kv_cache_memory_bytes), FormatBytes(machine.total),
-                     FormatBytes(machine.available));
+    return MakeError(
+        ErrorCode::kResourceExhausted,
+        "--kv-cache-memory-bytes {} does not fit a machine of {}, of which {} are free",
+        FormatBytes(*config.kv_cache_memory_bytes), FormatBytes(machine.total),
+        FormatBytes(machine.available));
   }
   if (!config.max_model_len) return {};
   if (*config.max_model_len == 0) return InvalidArgument("--max-model-len must be at least 1");
@@ -88,20 +89,23 @@ Result<void> CheckFree(const ProcessMemory& process, const EngineConfig& config)
     // The reserve grows with the arena: a little less than the difference would be too much.
     const uint64_t arena = process.kv_arena_bytes;
     const uint64_t fits = arena > excess ? (arena - excess) / 100 * 95 : 0;
-    const std::string remedy = fits > 0 ? "use at most " + FormatBytes({fits})
-                                        : "close other processes, or lower --max-num-batched-tokens";
-    return MakeError(ErrorCode::kResourceExhausted,
-                     "--kv-cache-memory-bytes {} does not fit: with it the process needs {}, and {} "
-                     "are free; {}",
-                     FormatBytes({arena}), FormatBytes({total}), FormatBytes({free}), remedy);
+    const std::string remedy = fits > 0
+                                   ? "use at most " + FormatBytes({fits})
+                                   : "close other processes, or lower --max-num-batched-tokens";
+    return MakeError(
+        ErrorCode::kResourceExhausted,
+        "--kv-cache-memory-bytes {} does not fit: with it the process needs {}, and {} "
+        "are free; {}",
+        FormatBytes({arena}), FormatBytes({total}), FormatBytes({free}), remedy);
   }
-  const double fits = 0.99 * static_cast<double>(free + resident) /
-                      static_cast<double>(machine.total.value);
-  return MakeError(ErrorCode::kResourceExhausted,
-                   "--gpu-memory-utilization {} is {}, but only {} are free; use {:.2f} or less, or "
-                   "--kv-cache-memory-bytes",
-                   config.gpu_memory_utilization, FormatBytes({total}), FormatBytes({free}),
-                   std::min(fits, config.gpu_memory_utilization - 0.01));
+  const double fits =
+      0.99 * static_cast<double>(free + resident) / static_cast<double>(machine.total.value);
+  return MakeError(
+      ErrorCode::kResourceExhausted,
+      "--gpu-memory-utilization {} is {}, but only {} are free; use {:.2f} or less, or "
+      "--kv-cache-memory-bytes",
+      config.gpu_memory_utilization, FormatBytes({total}), FormatBytes({free}),
+      std::min(fits, config.gpu_memory_utilization - 0.01));
 }
 
 Result<uint32_t> MaxModelLen(const EngineConfig& config, uint64_t longest) {
@@ -163,9 +167,8 @@ Result<EngineMemory> PlanEngineMemory(const ModelShape& shape, const ModelConfig
   MASU_ASSIGN_OR_RETURN(const MemoryPlan longest, MakeMemoryPlan(shape, request));
   MASU_TRY(CheckFits(longest.rows.front(), longest, config, memory.layouts));
   CacheInfo& info = memory.cache_info;
-  MASU_ASSIGN_OR_RETURN(
-      info.max_model_len,
-      MaxModelLen(config, longest.rows.front().longest_request));
+  MASU_ASSIGN_OR_RETURN(info.max_model_len,
+                        MaxModelLen(config, longest.rows.front().longest_request));
   if (!config.max_model_len && info.max_model_len < model.max_position) {
     memory.warnings.push_back(fmt::format(
         "max_model_len is {} instead of the model's {}: the KV cache holds no more tokens",

@@ -17,7 +17,7 @@ struct EngineMemory {
   CacheInfo cache_info;
   // Every encoding side by side, at max_model_len; the one in use is among them.
   MemoryPlan plan;
-  size_t chosen = 0;  // its row
+  size_t chosen = 0;                  // its row
   std::vector<std::string> warnings;  // what a user should hear once: one line each
 };
 

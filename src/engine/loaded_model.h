@@ -36,8 +36,8 @@ class LoadedModel {
   using PlanReport = std::function<void(const EngineMemory& memory)>;
   // `path` is one that Checkpoint::Open takes. Uses num_threads, isa, backend and activation_dtype
   // of `config`. Without `needs_tokenizer` a checkpoint that has none (golden data for numerics)
-  // gives a null tokenizer instead of an error. With `report`, a plan that does not fit this machine
-  // is an error before weights are read; without, Engine::Create finds it.
+  // gives a null tokenizer instead of an error. With `report`, a plan that does not fit this
+  // machine is an error before weights are read; without, Engine::Create finds it.
   static Result<std::shared_ptr<LoadedModel>> Load(const std::string& path,
                                                    const EngineConfig& config,
                                                    const Progress& progress,
@@ -47,7 +47,7 @@ class LoadedModel {
   std::string path;
   std::string name;  // ModelName(path)
   ModelConfig config;
-  ModelShape shape;  // for plans of memory
+  ModelShape shape;             // for plans of memory
   GenerationConfig generation;  // empty with --generation-config vllm
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // nullptr if the checkpoint has none

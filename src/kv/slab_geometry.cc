@@ -63,11 +63,12 @@ Result<SlabGeometry> PickSlabGeometry(Bytes arena, std::span<const uint64_t> pag
         "a KV cache of {} does not hold one page of {}; give it more with --kv-cache-memory-bytes",
         FormatBytes(arena), FormatBytes({largest}));
   }
-  // Multiples of each page size, and the same cut wider so that they fill the arena: other sizes only
-  // add tails.
+  // Multiples of each page size, and the same cut wider so that they fill the arena: other sizes
+  // only add tails.
   SlabSearch search(arena.value, page_bytes);
   for (const uint64_t page : page_bytes) {
-    for (uint64_t multiple = 1; multiple <= kMostPages && page <= arena.value / multiple; ++multiple) {
+    for (uint64_t multiple = 1; multiple <= kMostPages && page <= arena.value / multiple;
+         ++multiple) {
       const uint64_t slab = page * multiple;
       if (slab < largest) continue;
       search.Consider(slab);

@@ -15,8 +15,7 @@ double Tail(const SlabGeometry& geometry, uint64_t arena, uint64_t page, uint32_
   return static_cast<double>(arena / page * page - used) / static_cast<double>(arena);
 }
 
-void ExpectSound(const SlabGeometry& geometry, uint64_t arena,
-                 const std::vector<uint64_t>& pages) {
+void ExpectSound(const SlabGeometry& geometry, uint64_t arena, const std::vector<uint64_t>& pages) {
   EXPECT_LE(geometry.num_slabs * geometry.slab_bytes, arena);
   ASSERT_EQ(geometry.pages_per_slab.size(), pages.size());
   for (size_t i = 0; i < pages.size(); ++i) {
@@ -41,8 +40,9 @@ TEST(SlabGeometry, OnePageSizeLosesNothing) {
 
 // Layers of one model in two groups (full and sliding attention), each in one encoding.
 std::vector<uint64_t> RandomLayouts(std::mt19937& random) {
-  constexpr uint64_t kHeadBytes[] = {64, 66, 128, 130, 256, 264, 512};  // a head's K or V of a token
-  const uint64_t layer = 2 * 16 * (1 + random() % 16) * 2;              // sides, tokens, heads
+  constexpr uint64_t kHeadBytes[] = {64,  66,  128, 130,
+                                     256, 264, 512};        // a head's K or V of a token
+  const uint64_t layer = 2 * 16 * (1 + random() % 16) * 2;  // sides, tokens, heads
   std::vector<uint64_t> pages;
   for (size_t groups = 1 + random() % 3; groups > 0; --groups) {
     pages.push_back(layer * kHeadBytes[random() % std::size(kHeadBytes)] * (1 + random() % 60));

@@ -1,5 +1,7 @@
-// What a rank of a device needs beside weights and KV pages, estimated from the shape: the default of
-// --overhead. A process on a CPU is planned part by part (plan/process_memory.h). docs/planner.md explains the terms; measure and set --overhead where it matters.
+// What a rank of a device needs beside weights and KV pages, estimated from the shape: the default
+// of
+// --overhead. A process on a CPU is planned part by part (plan/process_memory.h). docs/planner.md
+// explains the terms; measure and set --overhead where it matters.
 #pragma once
 
 #include <cstdint>

@@ -36,7 +36,8 @@ inline uint32_t PrefillChunk(uint32_t tokens_of_step, uint32_t longest_chunk) {
 uint64_t PeakPages(std::optional<uint32_t> window, uint32_t block_size, uint32_t prefill_chunk,
                    uint64_t tokens);
 
-// What an arena holds, tails of slabs included (kv/slab_geometry.h): what the page pool really gives.
+// What an arena holds, tails of slabs included (kv/slab_geometry.h): what the page pool really
+// gives.
 struct KvCapacity {
   uint64_t tokens = 0;    // all that fit; with windows, in requests of `context` tokens
   uint64_t requests = 0;  // of `context` tokens at once

@@ -202,9 +202,9 @@ Result<void> Planner::AddRow(const WeightPlan& weights, const KvOption& encoding
       .ranks = request_.ranks,
       .block_size = request_.block_size,
       .prefill_chunk = PrefillChunk(request_.max_num_batched_tokens, request_.max_prefill_chunk),
-      .bookkeeping_per_page =
-          request_.cpu ? KvCache::BookkeepingBytesPerPage(request_.block_size, shares)
-                       : sizeof(PageHeader)};
+      .bookkeeping_per_page = request_.cpu
+                                  ? KvCache::BookkeepingBytesPerPage(request_.block_size, shares)
+                                  : sizeof(PageHeader)};
   MASU_ASSIGN_OR_RETURN(const KvFootprint footprint, KvFootprint::Make(shape_.kv_groups, input));
   MASU_ASSIGN_OR_RETURN(const KvFootprint drafts, KvFootprint::Make(MtpGroups(shape_), input));
   PlanRow row{.weights = weights,

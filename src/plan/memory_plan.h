@@ -21,10 +21,10 @@ struct PlanRequest {
   // This machine, or one like it: the overhead is that of a process on a CPU, part by part, unless
   // `overhead` says it.
   bool cpu = false;
-  ProcessSettings process = {};       // with `cpu`; its numbers of tokens and choices are the ones below
-  std::optional<Bytes> kv_arena;      // with `cpu`: of that size; the budget is what it all adds up to
-  Bytes swap = {};                    // with `cpu`: host memory for preempted requests
-  uint32_t ranks = 1;            // --tp
+  ProcessSettings process = {};  // with `cpu`; its numbers of tokens and choices are the ones below
+  std::optional<Bytes> kv_arena;  // with `cpu`: of that size; the budget is what it all adds up to
+  Bytes swap = {};                // with `cpu`: host memory for preempted requests
+  uint32_t ranks = 1;             // --tp
   double gpu_memory_utilization = 0.90;
   std::vector<std::string> kv_cache_dtypes = {"all"};
   std::string kv_scale = "auto";

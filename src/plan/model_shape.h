@@ -48,8 +48,9 @@ struct ShapeTensor {
   bool quantizable = false;    // a linear layer that weight formats apply to
   uint32_t element_bytes = 0;  // 0: those of the checkpoint's dtype
   std::optional<uint64_t> stored_bytes = std::nullopt;  // in the file, where the file was looked at
-  std::optional<uint64_t> packed_bytes = std::nullopt;  // in memory, where the CPU backend serves it
-  uint64_t elements() const;                            // saturating
+  std::optional<uint64_t> packed_bytes =
+      std::nullopt;           // in memory, where the CPU backend serves it
+  uint64_t elements() const;  // saturating
 };
 
 enum class PlanKvGroupKind { kAttention, kLatent, kIndexer };

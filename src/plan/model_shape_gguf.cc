@@ -1,5 +1,5 @@
-// A file lists its tensors itself, so the list is the file's; names say what each one is. Checkpoints
-// of either kind name theirs as GGUF files do.
+// A file lists its tensors itself, so the list is the file's; names say what each one is.
+// Checkpoints of either kind name theirs as GGUF files do.
 #include <array>
 #include <string_view>
 
@@ -90,10 +90,8 @@ PlanConfig PlanConfigOf(const ModelConfig& config) {
 }  // namespace
 
 Result<ModelShape> MakeGgufShape(const ModelConfig& config, const GgufFile& file) {
-  ModelShape shape{.config = PlanConfigOf(config),
-                   .tensors = {},
-                   .kv_groups = {},
-                   .stored_format = "gguf"};
+  ModelShape shape{
+      .config = PlanConfigOf(config), .tensors = {}, .kv_groups = {}, .stored_format = "gguf"};
   for (const GgufTensor& tensor : file.tensors()) {
     shape.tensors.push_back(Describe(tensor, config));
   }

@@ -35,8 +35,8 @@ constexpr uint64_t kAnswerTokens = 4096;
 // rows of q and results.
 uint64_t KernelScratch(const PlanConfig& config, const ProcessSettings& settings) {
   constexpr uint64_t kPartials = 8ULL << 20;
-  const uint64_t widest = std::max<uint64_t>(uint64_t{3} * config.hidden_size,
-                                             config.intermediate_size);
+  const uint64_t widest =
+      std::max<uint64_t>(uint64_t{3} * config.hidden_size, config.intermediate_size);
   const uint64_t per_row = widest / 32 * sizeof(float) + 32;
   const uint64_t per_thread = (uint64_t{48} * 64 + 32 * uint64_t{config.head_dim} +
                                48 * (3 * uint64_t{config.head_dim} + 5)) *
@@ -87,14 +87,14 @@ uint64_t ProcessMemory::overhead() const {
 ProcessMemory ProcessOverhead(const PlanConfig& config, const ProcessSettings& settings) {
   ProcessMemory memory;
   const uint64_t positions = settings.positions.value_or(config.max_position);
-  memory.activation_bytes = SaturatingAdd(
-      SaturatingMultiply(ValuesPerToken(config, 1),
-                         uint64_t{settings.max_num_batched_tokens} * sizeof(float)),
-      SaturatingMultiply(positions, uint64_t{config.head_dim} * sizeof(float)));
+  memory.activation_bytes =
+      SaturatingAdd(SaturatingMultiply(ValuesPerToken(config, 1),
+                                       uint64_t{settings.max_num_batched_tokens} * sizeof(float)),
+                    SaturatingMultiply(positions, uint64_t{config.head_dim} * sizeof(float)));
   const uint64_t rows = std::max(settings.max_num_batched_tokens, settings.max_num_seqs);
   const uint64_t hidden = rows * config.hidden_size * sizeof(float);
-  memory.step_bytes = SaturatingAdd(SaturatingAdd(hidden, LogitBytes(config)),
-                                    KernelScratch(config, settings));
+  memory.step_bytes =
+      SaturatingAdd(SaturatingAdd(hidden, LogitBytes(config)), KernelScratch(config, settings));
   memory.text_bytes =
       SaturatingAdd(kTextFixed, SaturatingMultiply(kVocabularyEntry, config.vocab_size));
   const uint64_t choices = uint64_t{settings.max_num_seqs} + settings.max_queued;

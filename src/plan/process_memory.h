@@ -46,7 +46,7 @@ struct ProcessSettings {
   uint32_t num_threads = 1;                // that compute
   uint32_t max_num_batched_tokens = 2048;  // rows of a step
   uint32_t max_num_seqs = 256;
-  uint32_t max_queued = 1024;         // choices that wait
+  uint32_t max_queued = 1024;  // choices that wait
   uint32_t max_logprobs = 20;
   std::optional<uint64_t> positions;  // of the RoPE table; none: the model's longest
   // What a server holds for bodies, their parsing and their answers' text; 0: no server.

@@ -20,12 +20,11 @@ constexpr uint64_t kConnections = 256 * (80ull << 10);
 }  // namespace
 
 Bytes RequestMemory(const HttpOptions& options) {
-  const uint64_t small = std::min(options.body_limit, kLargeBody);
-  const uint64_t large = options.body_limit > kLargeBody
-                             ? std::max(options.body_limit * kCopiesOfLargeBody, kTree)
-                             : 0;
+  const uint64_t largest = std::min(options.body_limit, options.total_body_limit);
+  const uint64_t small = std::min(largest, kLargeBody);
+  const uint64_t large = largest > kLargeBody ? std::max(largest * kCopiesOfLargeBody, kTree) : 0;
   // All bodies, and the copy of one that has to grow.
-  const uint64_t bodies = options.total_body_limit + options.body_limit;
+  const uint64_t bodies = options.total_body_limit + largest;
   return {bodies + large + kWorkers * small * kTokenizing + kConnections};
 }
 

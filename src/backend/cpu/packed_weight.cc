@@ -192,8 +192,7 @@ uint64_t PanelWeight::PackedBytes(GgmlFormat format, uint64_t outputs, uint64_t 
   constexpr uint64_t kMachinePage = 4096;
   const auto up = [](uint64_t value, uint64_t unit) { return (value + unit - 1) / unit; };
   const auto groups = static_cast<uint32_t>(up(inputs, cpu::kGroup));
-  const uint64_t bytes =
-      up(outputs, kPanel) * PanelBytes(static_cast<Format>(format), groups);
+  const uint64_t bytes = up(outputs, kPanel) * PanelBytes(static_cast<Format>(format), groups);
   return up(bytes, kMachinePage) * kMachinePage;
 }
 
