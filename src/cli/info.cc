@@ -52,11 +52,14 @@ Result<void> PrintModel(const std::string& path) {
   engine.server_memory = RequestMemory(HttpOptions());
   PlanRequest request = PlanRequestOf(engine);
   request.kv_cache_dtypes = {"all"};  // the first is that of "auto"
-  MASU_ASSIGN_OR_RETURN(const MemoryPlan plan,
-                        MakeMemoryPlan(MakeServedShape(*checkpoint), request));
+  const Result<MemoryPlan> plan = MakeMemoryPlan(MakeServedShape(*checkpoint), request);
+  if (!plan.ok()) {
+    std::printf("\n\nnot served: %s\n", plan.error().message.c_str());
+    return {};
+  }
   std::printf("\n\nServed with 1 GiB of KV pages:\n%s%s",
-              FormatProcessMemory(*plan.rows.front().process).c_str(),
-              FormatCapacity(plan, 0, engine.block_size).c_str());
+              FormatProcessMemory(*plan->rows.front().process).c_str(),
+              FormatCapacity(*plan, 0, engine.block_size).c_str());
   return {};
 }
 
