@@ -34,14 +34,6 @@ Result<void> CheckConfig(const EngineConfig& config, uint32_t trained) {
   if (!config.kv_cache_memory_bytes && !(utilization > 0 && utilization <= 1)) {
     return InvalidArgument("--gpu-memory-utilization must be in (0, 1], got {}", utilization);
   }
-  const MachineMemory machine = ReadMachineMemory();
-  if (config.kv_cache_memory_bytes && *config.kv_cache_memory_bytes > machine.total) {
-    return MakeError(
-        ErrorCode::kResourceExhausted,
-        "--kv-cache-memory-bytes {} does not fit a machine of {}, of which {} are free",
-        FormatBytes(*config.kv_cache_memory_bytes), FormatBytes(machine.total),
-        FormatBytes(machine.available));
-  }
   if (!config.max_model_len) return {};
   if (*config.max_model_len == 0) return InvalidArgument("--max-model-len must be at least 1");
   if (*config.max_model_len > trained) {
@@ -86,17 +78,17 @@ Result<void> CheckFree(const ProcessMemory& process, const EngineConfig& config)
   if (total - resident <= free) return {};
   const uint64_t excess = total - resident - free;
   if (config.kv_cache_memory_bytes) {
-    // The reserve grows with the arena: a little less than the difference would be too much.
+    // With some room: what is free changes.
     const uint64_t arena = process.kv_arena_bytes;
     const uint64_t fits = arena > excess ? (arena - excess) / 100 * 95 : 0;
-    const std::string remedy = fits > 0
-                                   ? "use at most " + FormatBytes({fits})
-                                   : "close other processes, or lower --max-num-batched-tokens";
-    return MakeError(
-        ErrorCode::kResourceExhausted,
-        "--kv-cache-memory-bytes {} does not fit: with it the process needs {}, and {} "
-        "are free; {}",
-        FormatBytes({arena}), FormatBytes({total}), FormatBytes({free}), remedy);
+    const std::string remedy =
+        fits > 0 ? "use at most " + FormatBytes({fits})
+                 : "close other processes, or lower --max-num-batched-tokens and --max-body-bytes";
+    return MakeError(ErrorCode::kResourceExhausted,
+                     "--kv-cache-memory-bytes {} does not fit: beside it the process needs {}, and "
+                     "{} are free; {}",
+                     FormatBytes(*config.kv_cache_memory_bytes), FormatBytes({total - arena}),
+                     FormatBytes({free}), remedy);
   }
   const double fits =
       0.99 * static_cast<double>(free + resident) / static_cast<double>(machine.total.value);
@@ -140,7 +132,10 @@ PlanRequest PlanRequestOf(const EngineConfig& config) {
   request.cpu = true;
   request.memory = ReadMachineMemory().total;
   request.gpu_memory_utilization = config.gpu_memory_utilization;
-  request.kv_arena = config.kv_cache_memory_bytes;
+  if (config.kv_cache_memory_bytes) {
+    // More than the machine has is refused all the same, and then by what would fit.
+    request.kv_arena = std::min(*config.kv_cache_memory_bytes, request.memory);
+  }
   request.kv_cache_dtypes = {config.kv_cache_dtype};
   request.kv_scale = config.kv_scale;
   request.block_size = config.block_size;

@@ -4,7 +4,6 @@ import random
 import re
 import subprocess
 import threading
-import time
 
 import pytest
 from serving import BINARY, START_SECONDS, Server, in_parallel, wait_until
@@ -53,15 +52,15 @@ def large_bodies(size):
             ("/tokenize", json.dumps({"prompt": text * (size // len(text))}))]
 
 
-def load(server, seed, each):
+def load(server, seed, each, tokens):
     """Requests of every kind at once: long and short prompts, streams, logprobs, bodies near the limit."""
     rng = random.Random(seed)
     jobs = []
     for _ in range(each):
         jobs.append(("/v1/completions", {"prompt": prompt_of(rng, 700), "max_tokens": 8, "temperature": 1}))
-        jobs.append(("/v1/completions", {"prompt": prompt_of(rng, 100), "max_tokens": 60, "logprobs": 20, "echo": True,
+        jobs.append(("/v1/completions", {"prompt": prompt_of(rng, 100), "max_tokens": tokens, "logprobs": 20, "echo": True,
                                          "ignore_eos": True}))
-        jobs.append(("/v1/completions", {"prompt": prompt_of(rng, 50), "max_tokens": 60, "stream": True, "logprobs": 5,
+        jobs.append(("/v1/completions", {"prompt": prompt_of(rng, 50), "max_tokens": tokens, "stream": True, "logprobs": 5,
                                          "n": 2, "ignore_eos": True}))
     jobs.append(("/v1/completions", {"prompt": prompt_of(rng, 400 * each), "max_tokens": 4}))
     bodies = 2 * large_bodies(31 * MIB)
@@ -72,7 +71,7 @@ def load(server, seed, each):
     assert statuses[len(jobs):].count(400) >= 2, "large bodies were read"
 
 
-@pytest.mark.parametrize("arena, threads, rounds", [("64MiB", 2, 2), ("512MiB", 2, 1), ("64MiB", 64, 1)])
+@pytest.mark.parametrize("arena, threads, rounds", [("64MiB", 2, 2), ("512MiB", 1, 1), ("64MiB", 16, 1)])
 def test_process_stays_inside_its_plan(smollm2_path, logs, arena, threads, rounds):
     """Peak anonymous and shared memory, from the start of the process to the end of a heavy load, is below the total."""
     server = Server(smollm2_path, "--kv-cache-memory-bytes", arena, "--threads", threads, logs=logs).spawn()
@@ -81,7 +80,7 @@ def test_process_stays_inside_its_plan(smollm2_path, logs, arena, threads, round
             wait_until(server.is_ready, START_SECONDS, "/health answers 200")
             parts = planned(server)
             for seed in range(rounds):
-                load(server, seed, each=8 if threads == 2 else 1)
+                load(server, seed, each=8 if threads == 2 else 2, tokens=50 if threads == 2 else 4)
             assert server.complete("hello", max_tokens=4)["usage"]["completion_tokens"] == 4
     finally:
         server.stop()
@@ -125,13 +124,12 @@ def test_plan_comes_before_the_weights(smollm2_path, serve):
     assert total < next(i for i, line in enumerate(lines) if "packing weights" in line)
 
 
-def test_plan_that_does_not_fit_is_refused_before_loading(smollm2_path):
-    """The value that fits is named, and works."""
-    command = [BINARY, "serve", smollm2_path, "--port", "0", "--kv-cache-memory-bytes"]
-    available = int(re.search(r"MemAvailable: +(\d+)", open("/proc/meminfo").read())[1]) << 10
-    started = time.monotonic()
-    done = subprocess.run([*command, str(available)], capture_output=True, text=True, timeout=60)
+@pytest.mark.parametrize("share", [0.999, 1.5])
+def test_plan_that_does_not_fit_is_refused_before_loading(smollm2_path, share):
+    """Pages for all of the machine, and more: what would fit is named."""
+    memory = json.loads(run_plan(smollm2_path, "--gpu-memory-utilization", "0.5"))["memory_bytes"]
+    done = subprocess.run([BINARY, "serve", smollm2_path, "--port", "0", "--kv-cache-memory-bytes", str(int(share * memory))],
+                          capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "packing weights" not in done.stderr, done.stderr
     last = done.stderr.strip().splitlines()[-1]
-    assert re.search(r"use at most [\d.]+ (GiB|MiB)", last), last
-    assert time.monotonic() - started < 60
+    assert re.search(r"--kv-cache-memory-bytes .*use at most [\d.]+ (GiB|MiB)", last), last
