@@ -60,7 +60,7 @@ void AddEngineOptions(CLI::App& app, EngineConfig& config) {
              throw CLI::ValidationError("--kv-cache-memory-bytes", bytes.error().message);
            config.kv_cache_memory_bytes = *bytes;
          },
-         "size of the KV cache, such as 1GiB; overrides --gpu-memory-utilization")
+         "size of the KV cache's pages, such as 1GiB; overrides --gpu-memory-utilization")
       ->type_name("SIZE");
   app.add_option("--gpu-memory-utilization,--device-memory-utilization",
                  config.gpu_memory_utilization,
@@ -190,7 +190,8 @@ void AddServerOptions(CLI::App& app, ServerConfig& config) {
          "seconds between comment lines in quiet streams; 0: none")
       ->check(CLI::Range(0, kMaxKeepAliveSeconds))
       ->type_name("SECONDS");
-  app.add_option("--max-body-bytes", config.http.body_limit, "largest request body")
+  app.add_option("--max-body-bytes", config.http.body_limit,
+                 "largest request body; the plan of memory keeps room for seven times as much")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
       ->capture_default_str();
   app.add_option_function<std::string>(

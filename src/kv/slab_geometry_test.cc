@@ -12,7 +12,8 @@ namespace {
 // Share of the arena that pages of one layout cannot use, beside the piece of a page at its end.
 double Tail(const SlabGeometry& geometry, uint64_t arena, uint64_t page, uint32_t pages_per_slab) {
   const uint64_t used = uint64_t{geometry.num_slabs} * pages_per_slab * page;
-  return static_cast<double>(arena / page * page - used) / static_cast<double>(arena);
+  const uint64_t whole = arena / page * page;
+  return static_cast<double>(whole - used) / static_cast<double>(arena);
 }
 
 void ExpectSound(const SlabGeometry& geometry, uint64_t arena, const std::vector<uint64_t>& pages) {
