@@ -1,5 +1,7 @@
 #include "base/machine.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <fstream>
 #include <optional>
@@ -40,6 +42,18 @@ MachineMemory ReadMachineMemory() {
     available = std::min(available, *limit > used ? *limit - used : 0);
   }
   return {{total}, {available}};
+}
+
+void LimitHeapSlack() {
+#ifdef __GLIBC__
+  // Large blocks are mapped and go back when they are freed; setting a threshold also keeps glibc
+  // from raising both as it sees large blocks freed.
+  constexpr int kLargeBlock = 1 << 20;
+  constexpr int kHeaps = 2;
+  mallopt(M_MMAP_THRESHOLD, kLargeBlock);
+  mallopt(M_TRIM_THRESHOLD, kLargeBlock);
+  mallopt(M_ARENA_MAX, kHeaps);
+#endif
 }
 
 Bytes ResidentMemory() {

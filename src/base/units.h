@@ -22,6 +22,10 @@ constexpr Bytes KiB(uint64_t n) { return {n << 10}; }
 constexpr Bytes MiB(uint64_t n) { return {n << 20}; }
 constexpr Bytes GiB(uint64_t n) { return {n << 30}; }
 
+// What an allocation of a few bytes costs beside them, for sums that plan memory: glibc's header
+// and rounding.
+inline constexpr uint64_t kHeapBlock = 16;
+
 // Reads "1073741824", "1GiB", "1.5 GB", "512M". A bare K, M, G or T and KiB.. are powers of 1024,
 // KB.. of 1000.
 Result<Bytes> ParseBytes(std::string_view text);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "engine/engine.h"
+#include "engine/engine_memory.h"
 #include "engine/loaded_model.h"
 #include "text/detokenizer.h"
 
@@ -78,10 +79,15 @@ Result<Runtime> Start(const GenerateOptions& options) {
   // One conversation needs one context, not the machine's memory.
   if (!config.kv_cache_memory_bytes) config.kv_cache_memory_bytes = MiB(512);
   config.max_num_seqs = 1;
-  MASU_ASSIGN_OR_RETURN(runtime.model, LoadedModel::Load(options.model, config,
-                                                         isatty(STDERR_FILENO) == 1
-                                                             ? LoadedModel::Progress(ShowProgress)
-                                                             : LoadedModel::Progress()));
+  const bool is_terminal = isatty(STDERR_FILENO) == 1;
+  MASU_ASSIGN_OR_RETURN(
+      runtime.model,
+      LoadedModel::Load(options.model, config,
+                        is_terminal ? LoadedModel::Progress(ShowProgress) : LoadedModel::Progress(),
+                        /*needs_tokenizer=*/true, [is_terminal](const EngineMemory& memory) {
+                          // Elsewhere standard error is for errors.
+                          if (is_terminal) std::fputs(FormatEngineMemory(memory).c_str(), stderr);
+                        }));
   MASU_ASSIGN_OR_RETURN(runtime.engine, Engine::Create(runtime.model, config));
   runtime.loop = std::make_unique<EngineLoop>(*runtime.engine);
   return runtime;

@@ -7,6 +7,8 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "engine/engine_memory.h"
+#include "plan/plan_table.h"
+#include "server/request_memory.h"
 
 namespace masu {
 namespace {
@@ -44,13 +46,20 @@ Result<void> PrintModel(const std::string& path) {
     std::printf(" %s %lu (%s)", name.data(), static_cast<unsigned long>(entry.first),
                 FormatBytes({entry.second}).c_str());
   }
-  CacheInfo cache;
-  cache.arena = GiB(1);
-  cache.block_size = 16;
-  cache.max_model_len = config.max_position;
-  cache.recommended_dtype = "int8";
-  std::printf("\nFor each GiB:\n%s",
-              FormatCapacityTable(CapacityTable(config, EngineConfig(), cache), cache).c_str());
+  // What serving it would take, with a cache of a round size.
+  EngineConfig engine;
+  engine.kv_cache_memory_bytes = GiB(1);
+  engine.server_memory = RequestMemory(HttpOptions());
+  PlanRequest request = PlanRequestOf(engine);
+  request.kv_cache_dtypes = {"all"};  // the first is that of "auto"
+  const Result<MemoryPlan> plan = MakeMemoryPlan(MakeServedShape(*checkpoint), request);
+  if (!plan.ok()) {
+    std::printf("\n\nnot served: %s\n", plan.error().message.c_str());
+    return {};
+  }
+  std::printf("\n\nServed with 1 GiB of KV pages:\n%s%s",
+              FormatProcessMemory(*plan->rows.front().process).c_str(),
+              FormatCapacity(*plan, 0, engine.block_size).c_str());
   return {};
 }
 

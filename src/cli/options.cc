@@ -102,7 +102,8 @@ void AddSwapOptions(CLI::App& app, EngineConfig& config) {
            if (!bytes.ok()) throw CLI::ValidationError("--swap-space", bytes.error().message);
            config.swap_space = *bytes;
          },
-         "GiB for pages of preempted requests, inside the memory budget; 0: none (default: 4)")
+         "GiB for pages of preempted requests, inside the memory budget; 0: none (default: 4, or a "
+         "fifth of the budget if that is less)")
       ->type_name("GIB");
   app.add_option("--swap-dir", config.swap_dir,
                  "folder for those pages, in files without names, instead of memory");
@@ -128,7 +129,7 @@ void AddEngineOptions(CLI::App& app, EngineConfig& config) {
              throw CLI::ValidationError("--kv-cache-memory-bytes", bytes.error().message);
            config.kv_cache_memory_bytes = *bytes;
          },
-         "size of the KV cache, such as 1GiB; overrides --gpu-memory-utilization")
+         "size of the KV cache's pages, such as 1GiB; overrides --gpu-memory-utilization")
       ->type_name("SIZE");
   app.add_option("--gpu-memory-utilization,--device-memory-utilization",
                  config.gpu_memory_utilization,
@@ -285,7 +286,8 @@ void AddServerOptions(CLI::App& app, ServerConfig& config) {
          "503; a second signal ends them; 0 (default): they end at once, with an error")
       ->check(CLI::Range(0, kDay))
       ->type_name("SECONDS");
-  app.add_option("--max-body-bytes", config.http.body_limit, "largest request body")
+  app.add_option("--max-body-bytes", config.http.body_limit,
+                 "largest request body; the plan of memory keeps room for seven times as much")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
       ->capture_default_str();
   app.add_flag("--enable-debug-endpoints", config.debug_endpoints,

@@ -5,15 +5,23 @@
 #include <iterator>
 
 #include "base/machine.h"
-#include "checkpoint/gguf.h"
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
 #include "cli/plan_json.h"
 #include "plan/plan_table.h"
+#include "server/request_memory.h"
 
 namespace masu {
 namespace {
 
-Result<ModelShape> ReadShape(const std::string& model) {
+// `served`: as `masu serve` loads it, where it can; else from the configuration alone.
+Result<ModelShape> ReadShape(const std::string& model, bool served) {
+  if (served && !model.ends_with(".json")) {
+    if (const auto checkpoint = Checkpoint::Open(model); checkpoint.ok()) {
+      return MakeServedShape(*checkpoint.value());
+    }
+  }
   if (model.ends_with(".gguf")) {
     MASU_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(model));
     MASU_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(*file));
@@ -69,6 +77,10 @@ Result<PlanRequest> MakeRequest(const PlanOptions& options) {
   request.block_size = options.block_size;
   request.max_num_batched_tokens = options.max_num_batched_tokens;
   request.max_num_seqs = options.max_num_seqs;
+  request.process.num_threads = UsableCpus();
+  request.process.max_queued = 4 * options.max_num_seqs;
+  request.process.server = RequestMemory(HttpOptions());
+  if (options.context) request.process.positions = *options.context;
   for (const std::string& name : options.without) {
     MASU_ASSIGN_OR_RETURN(const ModelPart part, ParsePart(name));
     request.without.push_back(part);
@@ -108,7 +120,7 @@ Result<std::vector<std::optional<RowCost>>> ReadCosts(const PlanOptions& options
 
 Result<void> Plan(const PlanOptions& options) {
   MASU_ASSIGN_OR_RETURN(const PlanRequest request, MakeRequest(options));
-  MASU_ASSIGN_OR_RETURN(const ModelShape shape, ReadShape(options.model));
+  MASU_ASSIGN_OR_RETURN(const ModelShape shape, ReadShape(options.model, request.cpu));
   MASU_ASSIGN_OR_RETURN(const MemoryPlan plan, MakeMemoryPlan(shape, request));
   MASU_ASSIGN_OR_RETURN(const auto costs, ReadCosts(options, plan));
   const std::string text = options.json

@@ -26,6 +26,12 @@ Json CostToJson(const std::optional<RowCost>& cost) {
 
 Json RowToJson(const PlanRow& row, const MemoryPlan& plan) {
   const WeightPlan& weights = row.weights;
+  Json process = nullptr;
+  if (row.process) {
+    process = Json::object();
+    for (const ProcessMemory::Part& part : row.process->parts()) process[part.name] = part.bytes;
+    process["total"] = row.process->total();
+  }
   return {{"kv_cache_dtype", row.kv_cache_dtype},
           {"kv_encoding", row.kv_encoding},
           {"kv_scale", row.kv_scale},
@@ -41,12 +47,14 @@ Json RowToJson(const PlanRow& row, const MemoryPlan& plan) {
           {"replicated_bytes_per_rank", weights.replicated_bytes},
           {"overhead_bytes", plan.overhead_bytes},
           {"kv_arena_bytes", row.kv_arena_bytes},
+          {"kv_bookkeeping_bytes", row.kv_bookkeeping_bytes},
           {"kv_bytes_per_token", row.kv_bytes_per_token},
           {"kv_bytes_per_token_past_windows", row.kv_bytes_per_token_past_windows},
           {"mtp_kv_bytes_per_token", row.mtp_kv_bytes_per_token},
           {"kv_tokens", row.kv_tokens},
           {"max_concurrent_requests", row.max_concurrent_requests},
           {"fits", row.fits},
+          {"process_bytes", std::move(process)},
           {"native", OrNull(row.native)},
           {"recommended", row.recommended}};
 }

@@ -5,9 +5,11 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/machine.h"
 #include "cli/commands.h"
 #include "engine/engine_memory.h"
 #include "ops/ops.h"
+#include "server/request_memory.h"
 #include "server/server.h"
 
 namespace masu {
@@ -20,23 +22,27 @@ struct Loading {
 };
 
 void Load(const ServeOptions& options, Server& server, Loading& loading) {
-  auto model = LoadedModel::Load(options.model, options.engine,
-                                 [&](double fraction, const std::string& what) {
-                                   server.SetLoading(fraction, what);
-                                   ShowProgress(fraction, what);
-                                 });
+  EngineConfig config = options.engine;
+  config.server_memory = RequestMemory(options.server.http);
+  auto model = LoadedModel::Load(
+      options.model, config,
+      [&](double fraction, const std::string& what) {
+        server.SetLoading(fraction, what);
+        ShowProgress(fraction, what);
+      },
+      /*needs_tokenizer=*/true,
+      [](const EngineMemory& memory) {
+        std::printf("%s", FormatEngineMemory(memory).c_str());
+        std::fflush(stdout);
+      });
   if (!model.ok()) return server.SetFailed(model.error());
-  auto engine = Engine::Create(model.value(), options.engine);
+  auto engine = Engine::Create(model.value(), config);
   if (!engine.ok()) return server.SetFailed(engine.error());
   loading.engine = std::move(engine).value();
-  const CacheInfo& cache = loading.engine->cache_info();
   const LoadedModel& loaded = *model.value();
   std::printf("%s: %s of weights, %s, activations %s, %u threads\n", loaded.name.c_str(),
               FormatBytes(loaded.weight_bytes).c_str(), loaded.isa.c_str(),
               loaded.activation_dtype.c_str(), loaded.ops->num_threads());
-  std::printf(
-      "%s",
-      FormatCapacityTable(CapacityTable(loaded.config, options.engine, cache), cache).c_str());
   loading.loop = std::make_unique<EngineLoop>(*loading.engine);
   server.SetModel(loading.engine, model.value());
   std::printf("ready on http://%s:%u\n", options.server.http.host.c_str(), server.port());
@@ -46,6 +52,7 @@ void Load(const ServeOptions& options, Server& server, Loading& loading) {
 }  // namespace
 
 int RunServe(const ServeOptions& options) {
+  LimitHeapSlack();
   std::signal(SIGPIPE, SIG_IGN);  // a log whose reader is gone must not end the server
   ServerConfig config = options.server;
   config.http.shutdown_on_signals = true;

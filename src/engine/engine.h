@@ -14,6 +14,7 @@
 #include "engine/engine_config.h"
 #include "engine/request.h"
 #include "ops/page_header.h"
+#include "plan/process_memory.h"
 
 namespace masu {
 
@@ -87,6 +88,8 @@ struct CacheInfo {
   uint32_t max_request_len = 0;   // likewise, within what one owner may hold
   bool prefix_caching = false;    // asked for, and possible with this model
   std::string recommended_dtype;  // lowest measured error at 8 bits (design.md, promise 6)
+  ProcessMemory memory;           // the plan that the process stays inside
+  Bytes swap;                     // room for pages of preempted requests, in memory or files
 };
 
 // What the cache holds right now, and what is wrong with it (for /debug/kv). No tokens, no secrets.

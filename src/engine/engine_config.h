@@ -25,6 +25,7 @@ struct EngineConfig {
   uint32_t block_size = 16;                    // 8, 16, 32, 64 or 128 tokens per page
   std::string kv_cache_dtype = "auto";         // design.md, KV encodings
   std::string kv_scale = "auto";               // auto | dynamic | unit
+  Bytes server_memory;  // what a server around the engine holds for requests; a part of the plan
   bool enable_prefix_caching = true;           // pages of equal prefixes are shared and kept
   uint32_t prefix_hash_bits = 64;              // of the index of prefixes; fewer are for tests
   // Pages that are not trusted (design.md, promise 4)
@@ -34,7 +35,7 @@ struct EngineConfig {
   std::string fault_injection;    // as ParseFaultRates reads it; empty: none
   // Preemption
   PreemptionMode preemption_mode = PreemptionMode::kAuto;
-  Bytes swap_space = GiB(4);  // for pages of preempted requests
+  std::optional<Bytes> swap_space;  // for pages of preempted requests; nullopt: see PlanRequest
   std::string swap_dir;       // they go to files there instead of memory
   // Scheduling
   uint32_t max_num_seqs = 256;
@@ -44,6 +45,7 @@ struct EngineConfig {
   std::optional<uint32_t> max_num_queued_reqs;  // nullopt: 4 * max_num_seqs
   bool fair_share = true;  // of tokens, among the owners of waiting requests of one priority
   std::optional<double> max_kv_share_per_key;  // of the arena, for what one owner has running
+  uint32_t max_queued() const { return max_num_queued_reqs.value_or(4 * max_num_seqs); }
   // Numbers
   std::string activation_dtype = "auto";  // auto | float32 | bfloat16
   uint64_t seed = 0;                      // of requests that bring none

@@ -7,6 +7,7 @@
 #include "engine/engine_memory.h"
 #include "engine/random.h"
 #include "kv/invariants.h"
+#include "plan/kv_footprint.h"
 
 namespace masu {
 
@@ -44,8 +45,10 @@ EngineImpl::EngineImpl(std::shared_ptr<LoadedModel> model, const EngineConfig& c
 EngineImpl::~EngineImpl() { AbortAll(); }
 
 Result<void> EngineImpl::Init() {
-  MASU_ASSIGN_OR_RETURN(EngineMemory memory, PlanEngineMemory(*model_, config_));
+  MASU_ASSIGN_OR_RETURN(EngineMemory memory,
+                        PlanEngineMemory(model_->shape, model_->config, config_));
   cache_info_ = memory.cache_info;
+  for (const std::string& warning : memory.warnings) LogWarning("{}", warning);
   MASU_ASSIGN_OR_RETURN(cache_,
                         KvCache::Create(*model_->ops, memory.cache_info.arena, memory.layouts,
                                         {.share_prefixes = memory.cache_info.prefix_caching,
@@ -54,11 +57,11 @@ Result<void> EngineImpl::Init() {
   MASU_ASSIGN_OR_RETURN(
       runner_, ModelRunner::Create(*model_->model, *model_->ops, *cache_, config_.max_num_seqs));
   sampler_ = std::make_unique<Sampler>(SampleableTokens());
-  if (config_.preemption_mode == PreemptionMode::kSwap && config_.swap_space.value == 0) {
+  if (config_.preemption_mode == PreemptionMode::kSwap && cache_info_.swap.value == 0) {
     return InvalidArgument("--preemption-mode swap needs a --swap-space above 0");
   }
-  if (config_.swap_space.value > 0 && config_.preemption_mode != PreemptionMode::kRecompute) {
-    MASU_ASSIGN_OR_RETURN(swap_, SwapSpace::Create(config_.swap_space, config_.swap_dir));
+  if (cache_info_.swap.value > 0 && config_.preemption_mode != PreemptionMode::kRecompute) {
+    MASU_ASSIGN_OR_RETURN(swap_, SwapSpace::Create(cache_info_.swap, config_.swap_dir));
     totals_.swap_limit_bytes = swap_->limit();
   }
   if (!config_.fault_injection.empty()) {
@@ -74,7 +77,7 @@ Result<void> EngineImpl::Init() {
              .max_prefill_chunk = config_.max_prefill_chunk,
              .order = order};
   MASU_TRY(InitOwnerShare());
-  max_queued_ = config_.max_num_queued_reqs.value_or(4 * config_.max_num_seqs);
+  max_queued_ = config_.max_queued();
   totals_.kv_pages_total = cache_info_.pages;
   stats_ = totals_;
   return {};
@@ -333,9 +336,12 @@ PageCounts EngineImpl::MissingPages(const Sequence& sequence, uint64_t tokens) c
 
 PageCounts EngineImpl::PeakPages(uint64_t tokens) const {
   PageCounts peak;
+  const uint32_t chunk = PrefillChunk(config_.max_num_batched_tokens, config_.max_prefill_chunk);
   const auto groups = model_->model->kv_groups();
   for (uint32_t g = 0; g < groups.size(); ++g) {
-    peak.push_back(PeakGroupPages(groups[g], cache_info_.block_size, config_, tokens));
+    const std::optional<uint32_t> window =
+        groups[g].window == 0 ? std::nullopt : std::optional(groups[g].window);
+    peak.push_back(masu::PeakPages(window, cache_info_.block_size, chunk, tokens));
   }
   return peak;
 }

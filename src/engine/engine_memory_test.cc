@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/machine.h"
+#include "model/model.h"
 #include "tests/support/engine_harness.h"
 
 namespace masu {
@@ -123,23 +125,65 @@ TEST(CacheInfo, NamesWhatItTurnedOutToBe) {
   EXPECT_LE(cache.pages * 16 * cache.bytes_per_token.value, cache.arena.value);
 }
 
-TEST(CapacityTable, HasALineForEachEncodingAndMarksTwo) {
-  EngineRig rig(Head64Model(), Config({"fp8", "auto"}));
-  const auto rows = CapacityTable(rig.model().config, rig->config(), rig->cache_info());
-  EXPECT_GE(rows.size(), 5u);
-  const auto count = [&](auto marked) { return std::count_if(rows.begin(), rows.end(), marked); };
-  EXPECT_EQ(count([](const CapacityRow& row) { return row.chosen; }), 1);
-  EXPECT_EQ(count([](const CapacityRow& row) { return row.recommended; }), 1);
-  for (const CapacityRow& row : rows) {
-    if (row.chosen) {
-      EXPECT_EQ(row.kv_cache_dtype, "fp8_e4m3");
-      EXPECT_EQ(row.tokens, rig->cache_info().tokens);
-    }
-    if (row.recommended) {
-      EXPECT_EQ(row.kv_cache_dtype, "int8");
+TEST(EngineMemory, HasARowForEachEncodingAndMarksTwo) {
+  for (const char* dtype : {"fp8", "float32"}) {  // float32 is not among those that are compared
+    SCOPED_TRACE(dtype);
+    EngineRig rig(Head64Model(), Config({dtype, "auto"}));
+    const EngineMemory memory =
+        PlanEngineMemory(rig.model().shape, rig.model().config, rig->config()).value();
+    const std::vector<PlanRow>& rows = memory.plan.rows;
+    EXPECT_GE(rows.size(), 5u);
+    EXPECT_EQ(rows[memory.chosen].kv_encoding, rig->cache_info().kv_cache_dtype);
+    EXPECT_EQ(rows[memory.chosen].kv_tokens, rig->cache_info().tokens);
+    EXPECT_EQ(rig->cache_info().tokens, rig->cache_info().pages * 16);
+    for (const PlanRow& row : rows) EXPECT_EQ(row.recommended, row.kv_encoding == "int8");
+    const std::string text = FormatEngineMemory(memory);
+    EXPECT_THAT(text, HasSubstr("\n> " + rows[memory.chosen].kv_encoding));
+    EXPECT_EQ(std::count(text.begin(), text.end(), '>'), 2);  // the row, and what ">" means
+    for (const char* part : {"weights, packed", "reserve", "TOTAL", "recommended"}) {
+      EXPECT_THAT(text, HasSubstr(part));
     }
   }
-  EXPECT_THAT(FormatCapacityTable(rows, rig->cache_info()), HasSubstr("fp8_e4m3"));
+}
+
+// Before anything is read the plan says what the loaded model then takes.
+TEST(EngineMemory, WeightsAndActivationsAreThoseThatAreAllocated) {
+  const EngineConfig config = Config({"bfloat16", "auto"});
+  const EngineRig rig(Head64Model(), config);
+  const EngineMemory memory =
+      PlanEngineMemory(rig.model().shape, rig.model().config, config).value();
+  const ProcessMemory& process = memory.cache_info.memory;
+  // Packed matrices are whole pages of the machine; vectors are not rounded.
+  EXPECT_GE(process.weights_bytes, rig.model().weight_bytes.value);
+  EXPECT_LE(process.weights_bytes, rig.model().weight_bytes.value + 20 * 4096);
+  const uint64_t activations = rig.model().model->activation_bytes().value;
+  EXPECT_GE(process.activation_bytes, activations);
+  EXPECT_LE(process.activation_bytes, activations * 5 / 4);
+  EXPECT_EQ(process.kv_arena_bytes, MiB(2).value);
+  EXPECT_GT(process.kv_bookkeeping_bytes, memory.cache_info.pages * sizeof(PageHeader));
+  EXPECT_EQ(process.swap_bytes, 0u);
+  EXPECT_LE(process.reserve_bytes * 100, process.total() * 3);
+  EXPECT_GE(process.reserve_bytes * 1000, process.total() * 29);
+}
+
+TEST(EngineMemory, OfAShareTheArenaIsWhatRemains) {
+  EngineConfig config = Config({"bfloat16", "auto"});
+  const EngineRig rig(Head64Model(), config);
+  config.kv_cache_memory_bytes = std::nullopt;
+  const uint64_t machine = ReadMachineMemory().total.value;
+  config.gpu_memory_utilization = 256e6 / static_cast<double>(machine);
+  const CacheInfo cache =
+      PlanEngineMemory(rig.model().shape, rig.model().config, config)->cache_info;
+  EXPECT_NEAR(static_cast<double>(cache.memory.total()), 256e6, 1e3);
+  EXPECT_LE(cache.memory.total(), 256'000'000u);
+  EXPECT_EQ(cache.memory.kv_arena_bytes, cache.arena.value);
+  EXPECT_GT(cache.arena.value, 64'000'000u);
+  // What a server and swap hold comes out of the pages.
+  config.server_memory = MiB(16);
+  const CacheInfo smaller =
+      PlanEngineMemory(rig.model().shape, rig.model().config, config)->cache_info;
+  EXPECT_LT(smaller.arena.value + MiB(15).value, cache.arena.value);
+  EXPECT_LE(smaller.memory.total(), 256'000'000u);
 }
 
 // Errors name the option and, where one would fit, the value.

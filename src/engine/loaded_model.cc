@@ -8,14 +8,12 @@
 #include "checkpoint/checkpoint.h"
 #include "engine/engine_memory.h"
 #include "model/model.h"
+#include "plan/activation_model.h"
 #include "text/open_chat_template.h"
 #include "text/open_tokenizer.h"
 
 namespace masu {
 namespace {
-
-// Rows of logits computed and sampled at a time: 64 rows of a 49,152-token vocabulary are 12 MiB.
-constexpr uint32_t kLogitRows = 64;
 
 Result<bool> UseBf16(const std::string& name, const Ops& ops) {
   if (name == "auto") return ops.multiplies_bf16();
@@ -87,7 +85,8 @@ LoadedModel::~LoadedModel() = default;
 Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
                                                        const EngineConfig& config,
                                                        const Progress& progress,
-                                                       bool needs_tokenizer) {
+                                                       bool needs_tokenizer,
+                                                       const PlanReport& plan_report) {
   const auto report = [&](double fraction, const char* what) {
     if (progress) progress(fraction, what);
   };
@@ -102,7 +101,13 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   loaded->name = ModelName(path);
   loaded->config = checkpoint->config();
   MASU_TRY(LoadGeneration(*checkpoint, config.generation_config, *loaded));
+  loaded->shape = MakeServedShape(*checkpoint);
   if (auto layout = ConfiguredLayouts(loaded->config, config); !layout.ok()) return layout.error();
+  if (plan_report) {
+    MASU_ASSIGN_OR_RETURN(const EngineMemory memory,
+                          PlanEngineMemory(loaded->shape, loaded->config, config));
+    plan_report(memory);
+  }
   MASU_ASSIGN_OR_RETURN(
       loaded->ops,
       CreateOps({.backend = config.backend, .isa = config.isa, .num_threads = config.num_threads}));

@@ -11,6 +11,7 @@
 #include "checkpoint/generation_config.h"
 #include "checkpoint/model_config.h"
 #include "engine/engine_config.h"
+#include "plan/model_shape.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -18,6 +19,7 @@ namespace masu {
 
 class Model;
 class Ops;
+struct EngineMemory;
 
 // What clients call the model at `path`: the file's name without .gguf, or the directory's name,
 // also of "." and "model/". Dots in it are kept: "Llama-3.1-8B".
@@ -30,17 +32,22 @@ class LoadedModel {
 
   // `progress` gets a fraction from 0 to 1 and what is being done; called on the calling thread.
   using Progress = std::function<void(double fraction, const std::string& what)>;
+  // Gets the plan of memory before weights are read, on the calling thread.
+  using PlanReport = std::function<void(const EngineMemory& memory)>;
   // `path` is one that Checkpoint::Open takes. Uses num_threads, isa, backend and activation_dtype
   // of `config`. Without `needs_tokenizer` a checkpoint that has none (golden data for numerics)
-  // gives a null tokenizer instead of an error.
+  // gives a null tokenizer instead of an error. With `report`, a plan that does not fit this
+  // machine is an error before weights are read; without, Engine::Create finds it.
   static Result<std::shared_ptr<LoadedModel>> Load(const std::string& path,
                                                    const EngineConfig& config,
                                                    const Progress& progress,
-                                                   bool needs_tokenizer = true);
+                                                   bool needs_tokenizer = true,
+                                                   const PlanReport& report = {});
 
   std::string path;
   std::string name;  // ModelName(path)
   ModelConfig config;
+  ModelShape shape;             // for plans of memory
   GenerationConfig generation;  // empty with --generation-config vllm
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // nullptr if the checkpoint has none

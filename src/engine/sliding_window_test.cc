@@ -68,8 +68,7 @@ TEST(SlidingWindow, LongTextsFitInAnArenaOfOneWindow) {
   }
   EngineRig roomy(WindowModel(), Config());
   const std::vector<Answer> expected = roomy.RunAlone(requests);
-  // One page more than the bound: the arena keeps one free for every size of page.
-  EngineRig tight(WindowModel(), Config(), PagesOf(kChunk) + 1);
+  EngineRig tight(WindowModel(), Config(), PagesOf(kChunk));
   ASSERT_GE(tight->cache_info().max_model_len, 100 + kNewTokens);
   const std::vector<Answer> answers = tight.Run(requests);
   ASSERT_EQ(answers.size(), expected.size());

@@ -33,6 +33,13 @@ Result<std::unique_ptr<KvCache>> KvCache::Create(Ops& ops, Bytes arena,
   return cache;
 }
 
+uint64_t KvCache::BookkeepingBytesPerPage(uint32_t block_size, bool share_prefixes) {
+  // Tables are vectors that grow to twice what they hold.
+  constexpr uint64_t kTableEntry = 2 * (sizeof(PageExpectation) + sizeof(uint64_t));
+  return sizeof(PageHeader) + PagePool::BytesPerPage() + kTableEntry +
+         (share_prefixes ? PrefixTree::BytesPerPage(block_size) : 0);
+}
+
 uint64_t KvCache::PagesFor(LayoutId layout, uint64_t tokens) const {
   const uint32_t block_size = pool_.layout(layout).block_size;
   return (tokens + block_size - 1) / block_size;

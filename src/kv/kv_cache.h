@@ -62,6 +62,10 @@ class KvCache {
                                                  std::vector<KvPageLayout> layouts,
                                                  const KvCacheOptions& options = {});
 
+  // Memory beside the arena for each page id: its header, the books, and its entry in a block
+  // table.
+  static uint64_t BookkeepingBytesPerPage(uint32_t block_size, bool share_prefixes);
+
   // Extends the table to hold `tokens`, in place of cached pages that nobody uses if need be. All
   // or nothing; false if pages are lacking.
   bool Reserve(BlockTable& table, uint32_t tokens);

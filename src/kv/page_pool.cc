@@ -23,6 +23,13 @@ Result<PagePool> PagePool::Create(Bytes arena, std::vector<KvPageLayout> layouts
   return pool;
 }
 
+uint64_t PagePool::BytesPerPage() {
+  // A slab's entry in stock_ or open_ may be one of twice as many, and its list of free pages is a
+  // heap block.
+  constexpr uint64_t kSlabLists = 2 * 2 * sizeof(SlabId) + 2 * kHeapBlock;
+  return sizeof(Page) + sizeof(Slab) + kSlabLists;
+}
+
 void PagePool::Open(SlabId slab) {
   std::vector<SlabId>& open = open_[slabs_[slab.value()].layout->value()];
   slabs_[slab.value()].position = open.size();

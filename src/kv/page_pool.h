@@ -47,6 +47,9 @@ class PagePool {
   // Layout ids must be 0, 1, 2, ... in order.
   static Result<PagePool> Create(Bytes arena, std::vector<KvPageLayout> layouts);
 
+  // Memory of the books for each page id, at most: a slab may be as small as a page.
+  static uint64_t BytesPerPage();
+
   // A page with one reference and a header with a tag that was never used before; nullopt if none
   // is free. Cached pages are not touched.
   std::optional<PageExpectation> Allocate(LayoutId layout, uint64_t scope, uint32_t first_position);

@@ -25,6 +25,14 @@ PrefixTree::PrefixTree(const PrefixTreeOptions& options) : options_(options) {
   nodes_.resize(options.num_page_ids);
 }
 
+uint64_t PrefixTree::BytesPerPage(uint32_t block_size) {
+  const uint64_t node = sizeof(nodes_[0]) + sizeof(Node) + block_size * sizeof(TokenId);
+  // Entries of the two lists with their links, and the index's buckets, which may be twice as many.
+  constexpr uint64_t kLists =
+      (sizeof(uint64_t) + sizeof(PageId) + 3 * sizeof(void*)) + 2 * sizeof(void*);
+  return node + kLists + 4 * kHeapBlock;
+}
+
 uint64_t PrefixTree::HashOf(uint64_t parent_tag, const CacheScope& scope,
                             std::span<const TokenId> tokens) const {
   if (options_.hash_bits == 0) return 0;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/typed_id.h"
+#include "base/units.h"
 #include "ops/page_header.h"
 
 namespace masu {
@@ -42,6 +43,8 @@ struct PrefixTreeOptions {
 class PrefixTree {
  public:
   explicit PrefixTree(const PrefixTreeOptions& options);
+  // Memory of the books for each page id once its page is in the tree.
+  static uint64_t BytesPerPage(uint32_t block_size);
 
   // The page that holds exactly these block_size tokens after `parent` (nullopt: at the start).
   std::optional<PageId> Find(const CacheScope& scope, std::optional<PageId> parent,

@@ -5,12 +5,51 @@
 namespace masu {
 namespace {
 
-// Bytes of the arena that pages of one size cannot use with this slab size.
+// Slabs are cut no longer than this many pages: with 128, what a slab loses at its end is below 1 %
+// of it for every page size, and the arena's own tail as well from 128 slabs on.
+constexpr uint64_t kMostPages = 128;
+// What a layout may lose, of the arena: 1 / kTailShare.
+constexpr uint64_t kTailShare = 100;
+// Pages begin at multiples of a cache line.
+constexpr uint64_t kAlignment = 64;
+
+// Bytes of the arena that pages of one size cannot use with this slab size: slab tails and the
+// arena's, but not the piece of a page that no cut could use.
 uint64_t LostBytes(uint64_t arena, uint64_t slab, uint64_t page) {
   const uint64_t whole = arena / page * page;
   const uint64_t used = arena / slab * (slab / page) * page;
   return whole - used;
 }
+
+// The smallest slab whose tails are below the limit for every layout: small ones change hands
+// easily. If there is none, the one with the least loss for the layout that it suits worst, what
+// stays empty of its last slab included: half of it on average.
+class SlabSearch {
+ public:
+  SlabSearch(uint64_t arena, std::span<const uint64_t> pages) : arena_(arena), pages_(pages) {}
+
+  // `slab` holds at least one page of each layout.
+  void Consider(uint64_t slab) {
+    // Every layout needs a slab of its own.
+    if (arena_ / slab < pages_.size()) return;
+    uint64_t loss = 0;
+    for (const uint64_t page : pages_) loss = std::max(loss, LostBytes(arena_, slab, page));
+    const bool fits = loss <= arena_ / kTailShare;
+    const uint64_t cost = fits ? slab : loss + slab / 2;
+    if (fits < best_fits_ || (fits == best_fits_ && cost >= best_cost_)) return;
+    best_ = slab;
+    best_fits_ = fits;
+    best_cost_ = cost;
+  }
+  uint64_t best() const { return best_; }  // 0: none is possible
+
+ private:
+  uint64_t arena_;
+  std::span<const uint64_t> pages_;
+  uint64_t best_ = 0;
+  bool best_fits_ = false;
+  uint64_t best_cost_ = UINT64_MAX;
+};
 
 }  // namespace
 
@@ -24,21 +63,19 @@ Result<SlabGeometry> PickSlabGeometry(Bytes arena, std::span<const uint64_t> pag
         "a KV cache of {} does not hold one page of {}; give it more with --kv-cache-memory-bytes",
         FormatBytes(arena), FormatBytes({largest}));
   }
-  // Multiples of each page size: a slab that is none of them only adds a tail for every layout.
-  constexpr uint64_t kMultiples = 64;
-  uint64_t best_slab = largest;
-  uint64_t best_loss = UINT64_MAX;
+  // Multiples of each page size, and the same cut wider so that they fill the arena: other sizes
+  // only add tails.
+  SlabSearch search(arena.value, page_bytes);
   for (const uint64_t page : page_bytes) {
-    for (uint64_t multiple = 1; multiple <= kMultiples; ++multiple) {
+    for (uint64_t multiple = 1; multiple <= kMostPages && page <= arena.value / multiple;
+         ++multiple) {
       const uint64_t slab = page * multiple;
-      if (slab < largest || slab > arena.value) continue;
-      uint64_t loss = 0;
-      for (const uint64_t other : page_bytes)
-        loss = std::max(loss, LostBytes(arena.value, slab, other));
-      if (loss < best_loss || (loss == best_loss && slab < best_slab))
-        best_loss = loss, best_slab = slab;
+      if (slab < largest) continue;
+      search.Consider(slab);
+      search.Consider(std::max(slab, arena.value / (arena.value / slab) / kAlignment * kAlignment));
     }
   }
+  const uint64_t best_slab = search.best() > 0 ? search.best() : largest;
   SlabGeometry geometry;
   geometry.slab_bytes = best_slab;
   const uint64_t slabs = arena.value / best_slab;

@@ -17,9 +17,9 @@ struct SlabGeometry {
   std::vector<uint32_t> pages_per_slab;  // per layout, in the order given
 };
 
-// Picks the slab size that loses least for the layout that it suits worst (arena tail and slab
-// tails together); among equals the smallest, so that slabs change hands easily. Errors if a page
-// does not fit the arena.
+// Picks the smallest slab size with which no layout loses 1 % of the arena to tails (of slabs and
+// of the arena together); if the arena is too small for that, the one that wastes least for the
+// layout that it suits worst. Errors if a page does not fit the arena.
 Result<SlabGeometry> PickSlabGeometry(Bytes arena, std::span<const uint64_t> page_bytes);
 
 }  // namespace masu

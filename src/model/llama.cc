@@ -73,12 +73,12 @@ class Llama::Loader {
   uint64_t bytes_ = 0;
 };
 
-Bytes ActivationBytes(const ModelConfig& config, const ModelOptions& options) {
-  const uint64_t attention = uint64_t{config.num_heads} * config.head_dim;
-  const uint64_t floats_per_row =
-      config.hidden_size + std::max<uint64_t>(config.hidden_size, attention) + attention +
-      uint64_t{2} * config.num_kv_heads * config.head_dim + uint64_t{3} * config.intermediate_size;
-  return {options.max_rows * floats_per_row * sizeof(float)};
+Bytes Llama::activation_bytes() const {
+  uint64_t bytes = rope_.size() * sizeof(float);
+  for (const Buffer* buffer : {&residual_, &normed_, &qkv_, &gate_up_, &product_}) {
+    bytes += buffer->size();
+  }
+  return {bytes};
 }
 
 Result<std::unique_ptr<Model>> Llama::Build(const Checkpoint& checkpoint, Ops& ops,

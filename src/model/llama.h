@@ -20,7 +20,7 @@ class Llama final : public Model {
   const ModelConfig& config() const override { return config_; }
   std::span<const KvGroup> kv_groups() const override { return groups_; }
   Bytes weight_bytes() const override { return {weight_bytes_}; }
-  Bytes activation_bytes() const override { return ActivationBytes(config_, options_); }
+  Bytes activation_bytes() const override;
   uint32_t max_rows() const override { return options_.max_rows; }
   uint32_t max_logit_rows() const override { return options_.max_logit_rows; }
   void Forward(const ForwardBatch& batch, std::span<const uint32_t> wanted, float* hidden) override;

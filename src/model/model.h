@@ -40,7 +40,7 @@ class Model {
   virtual const ModelConfig& config() const = 0;
   virtual std::span<const KvGroup> kv_groups() const = 0;
   virtual Bytes weight_bytes() const = 0;
-  virtual Bytes activation_bytes() const = 0;
+  virtual Bytes activation_bytes() const = 0;  // buffers of a step's rows, and tables
   virtual uint32_t max_rows() const = 0;
   virtual uint32_t max_logit_rows() const = 0;
 
@@ -59,9 +59,5 @@ using ModelProgress = std::function<void(double fraction)>;
 Result<std::unique_ptr<Model>> BuildModel(const Checkpoint& checkpoint, Ops& ops,
                                           const ModelOptions& options,
                                           const ModelProgress& progress);
-
-// Bytes of activation buffers that a model with these options allocates; the planner uses it before
-// loading.
-Bytes ActivationBytes(const ModelConfig& config, const ModelOptions& options);
 
 }  // namespace masu

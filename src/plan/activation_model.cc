@@ -12,10 +12,9 @@ namespace {
 // beside weights, pages and activations.
 constexpr uint64_t kDeviceRuntime = 1536ULL << 20;
 constexpr uint64_t kCommunicator = 512ULL << 20;
-// Code, tokenizer, HTTP buffers, allocator slack of a process on a CPU: as engine_memory.
-constexpr uint64_t kProcess = 256ULL << 20;
 
-// Values per token that are alive at the widest point of a layer.
+}  // namespace
+
 uint64_t ValuesPerToken(const PlanConfig& config, uint64_t ranks) {
   const uint64_t heads = CeilDivide(config.num_heads, ranks);
   // Residual stream and its norm.
@@ -41,16 +40,14 @@ uint64_t ValuesPerToken(const PlanConfig& config, uint64_t ranks) {
   return values + mlp;
 }
 
-}  // namespace
-
 Bytes EstimateOverhead(const PlanConfig& config, const ActivationInput& input) {
-  const uint64_t element = input.cpu ? 4 : 2;
+  constexpr uint64_t kElement = 2;  // bytes of a 16-bit activation
   const uint64_t layer = SaturatingMultiply(ValuesPerToken(config, input.ranks),
-                                            uint64_t{input.max_num_batched_tokens} * element);
+                                            uint64_t{input.max_num_batched_tokens} * kElement);
   // Logits and probabilities of every sampled row, in float32, on every rank.
   const uint64_t logits =
       SaturatingMultiply(uint64_t{input.max_num_seqs} * 2 * 4, config.vocab_size);
-  uint64_t fixed = input.cpu ? kProcess : kDeviceRuntime;
+  uint64_t fixed = kDeviceRuntime;
   if (input.ranks > 1) fixed += kCommunicator;
   return {SaturatingAdd(SaturatingAdd(layer, logits), fixed)};
 }

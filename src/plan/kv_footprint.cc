@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "kv/slab_geometry.h"
 #include "ops/kv_latent_layout.h"
 #include "ops/kv_layout.h"
-#include "ops/page_header.h"
 #include "plan/saturating.h"
 
 namespace masu {
@@ -48,7 +48,7 @@ Result<PageSize> SizeOf(const PlanKvGroup& group, KvSide side, uint32_t ranks,
   return PageSize{layout.page_bytes, layout.bytes_per_token()};
 }
 
-Result<KvChoice> MakeChoice(const std::string& name, std::string kv_scale,
+Result<KvOption> MakeChoice(const std::string& name, std::string kv_scale,
                             const PlanConfig& config) {
   const bool brings_scales = config.fp8_kv_scales;
   const std::string wide = config.dtype == "float16" ? "float16" : "bfloat16";
@@ -66,16 +66,16 @@ Result<KvChoice> MakeChoice(const std::string& name, std::string kv_scale,
   if (kv_scale == "auto" && brings_scales && encoding == KvEncoding::kFp8E4M3)
     kv_scale = "checkpoint";
   if (kv_scale == "checkpoint" && encoding == KvEncoding::kFp8E4M3 && brings_scales) {
-    return KvChoice{name, "checkpoint", {encoding, KvScale::kNone, false}};
+    return KvOption{name, "checkpoint", {encoding, KvScale::kNone, false}};
   }
   MASU_ASSIGN_OR_RETURN(const KvSide side, MakeKvSide(encoding, kv_scale));
   const bool is_fp8 = encoding == KvEncoding::kFp8E4M3 || encoding == KvEncoding::kFp8E5M2;
   const char* scale = side.scale == KvScale::kDynamic ? "dynamic" : is_fp8 ? "unit" : "none";
-  return KvChoice{name, scale, side};
+  return KvOption{name, scale, side};
 }
 
 // Every encoding side by side; those that --kv-scale does not apply to are left out.
-std::vector<KvChoice> AllChoices(const std::string& kv_scale, const PlanConfig& config) {
+std::vector<KvOption> AllChoices(const std::string& kv_scale, const PlanConfig& config) {
   struct Candidate {
     std::string name;
     const char* scale;
@@ -86,9 +86,9 @@ std::vector<KvChoice> AllChoices(const std::string& kv_scale, const PlanConfig& 
                                   {"fp8", "unit"},
                                   {"fp8_e5m2", "auto"},
                                   {"int8", "auto"}};
-  std::vector<KvChoice> choices;
+  std::vector<KvOption> choices;
   for (const Candidate& candidate : candidates) {
-    const Result<KvChoice> choice = MakeChoice(candidate.name, candidate.scale, config);
+    const Result<KvOption> choice = MakeChoice(candidate.name, candidate.scale, config);
     if (!choice.ok()) continue;
     const bool wanted = kv_scale == "auto" || choice->scale == "none" || choice->scale == kv_scale;
     if (wanted) choices.push_back(*choice);
@@ -98,7 +98,7 @@ std::vector<KvChoice> AllChoices(const std::string& kv_scale, const PlanConfig& 
 
 }  // namespace
 
-Result<std::vector<KvChoice>> ParseKvChoices(const std::vector<std::string>& names,
+Result<std::vector<KvOption>> ParseKvOptions(const std::vector<std::string>& names,
                                              const std::string& kv_scale,
                                              const PlanConfig& config) {
   // Checks the scale's name also where no encoding would.
@@ -106,13 +106,13 @@ Result<std::vector<KvChoice>> ParseKvChoices(const std::vector<std::string>& nam
     const Result<KvSide> known = MakeKvSide(KvEncoding::kFp8E4M3, kv_scale);
     if (!known.ok()) return known.error();
   }
-  std::vector<KvChoice> choices;
+  std::vector<KvOption> choices;
   for (const std::string& name : names) {
     if (name == "all") {
-      for (KvChoice& choice : AllChoices(kv_scale, config)) choices.push_back(std::move(choice));
+      for (KvOption& choice : AllChoices(kv_scale, config)) choices.push_back(std::move(choice));
       continue;
     }
-    MASU_ASSIGN_OR_RETURN(KvChoice choice, MakeChoice(name, kv_scale, config));
+    MASU_ASSIGN_OR_RETURN(KvOption choice, MakeChoice(name, kv_scale, config));
     choices.push_back(std::move(choice));
   }
   return choices;
@@ -120,8 +120,7 @@ Result<std::vector<KvChoice>> ParseKvChoices(const std::vector<std::string>& nam
 
 Result<KvFootprint> KvFootprint::Make(const std::vector<PlanKvGroup>& groups, const Input& input) {
   KvFootprint footprint;
-  footprint.block_size_ = input.block_size;
-  footprint.prefill_chunk_ = input.prefill_chunk;
+  footprint.input_ = input;
   // The only place that knows which block sizes there are.
   const auto probe = MakeKvPageLayout({.id = LayoutId(0),
                                        .k = input.side,
@@ -136,33 +135,90 @@ Result<KvFootprint> KvFootprint::Make(const std::vector<PlanKvGroup>& groups, co
                           SizeOf(group, input.side, input.ranks, input.block_size));
     footprint.bytes_per_token_ += size.bytes_per_token;
     if (!group.window) footprint.bytes_past_windows_ += size.bytes_per_token;
-    footprint.groups_.push_back({size.page_bytes + sizeof(PageHeader), group.window});
+    if (size.page_bytes > 0) footprint.groups_.push_back({size.page_bytes, group.window});
   }
   return footprint;
 }
 
-uint64_t KvFootprint::RequestBytes(uint64_t tokens) const {
+uint64_t PeakPages(std::optional<uint32_t> window, uint32_t block_size, uint32_t prefill_chunk,
+                   uint64_t tokens) {
+  const uint64_t pages = CeilDivide(tokens, block_size);
+  if (!window) return pages;
+  return std::min(pages, CeilDivide(uint64_t{*window} + prefill_chunk, block_size) + 1);
+}
+
+uint64_t KvFootprint::PagesOf(const Group& group, uint64_t tokens) const {
+  return PeakPages(group.window, input_.block_size, input_.prefill_chunk, tokens);
+}
+
+uint64_t KvFootprint::largest_page_bytes() const {
   uint64_t bytes = 0;
-  for (const Pages& group : groups_) {
-    uint64_t pages = CeilDivide(tokens, block_size_);
-    if (group.window) {
-      const uint64_t held = uint64_t{*group.window} + prefill_chunk_;
-      pages = std::min(pages, CeilDivide(held, block_size_) + 1);
-    }
-    bytes = SaturatingAdd(bytes, SaturatingMultiply(pages, group.bytes));
-  }
+  for (const Group& group : groups_) bytes = std::max(bytes, group.page_bytes);
   return bytes;
 }
 
-uint64_t KvFootprint::Tokens(uint64_t arena, uint64_t context) const {
+uint64_t KvFootprint::SmallestPage() const {
+  uint64_t bytes = UINT64_MAX;
+  for (const Group& group : groups_) bytes = std::min(bytes, group.page_bytes);
+  return bytes;
+}
+
+// A slab has as many page ids as it holds of the smallest pages.
+uint64_t KvFootprint::BookkeepingOf(uint64_t arena) const {
+  return SaturatingMultiply(arena / SmallestPage(), input_.bookkeeping_per_page);
+}
+
+uint64_t KvFootprint::ArenaIn(uint64_t memory) const {
+  const uint64_t page = SmallestPage();
+  const uint64_t pages = memory / SaturatingAdd(page, input_.bookkeeping_per_page);
+  const uint64_t arena = memory - pages * input_.bookkeeping_per_page;
+  // What is left over may look like one page more, which has no place for its books.
+  return std::min(arena, SaturatingAdd(SaturatingMultiply(pages, page), page - 1));
+}
+
+// Slabs belong to one group at a time, so each group takes whole ones.
+Result<KvCapacity> KvFootprint::Capacity(uint64_t arena, uint64_t context) const {
+  KvCapacity capacity;
+  if (groups_.empty() || largest_page_bytes() > arena) return capacity;
+  std::vector<uint64_t> sizes;
+  for (const Group& group : groups_) sizes.push_back(group.page_bytes);
+  MASU_ASSIGN_OR_RETURN(const SlabGeometry geometry, PickSlabGeometry({arena}, sizes));
+  const auto fit = [&](uint64_t requests, uint64_t tokens) {
+    uint64_t slabs = 0;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const uint64_t pages = SaturatingMultiply(requests, PagesOf(groups_[g], tokens));
+      slabs = SaturatingAdd(slabs, CeilDivide(pages, geometry.pages_per_slab[g]));
+    }
+    return slabs <= geometry.num_slabs;
+  };
+  const auto most = [](uint64_t limit, const auto& fits) {  // the largest n <= limit that fits
+    uint64_t low = 0;
+    while (low < limit) {
+      const uint64_t middle = limit - (limit - low) / 2;
+      if (fits(middle)) {
+        low = middle;
+      } else {
+        limit = middle - 1;
+      }
+    }
+    return low;
+  };
+  const uint64_t pages = uint64_t{geometry.num_slabs} * geometry.pages_per_slab[0];
+  capacity.requests = most(pages, [&](uint64_t n) { return fit(n, context); });
+  capacity.longest = most(context, [&](uint64_t tokens) { return fit(1, tokens); });
   if (!has_windows()) {
-    const uint64_t page = RequestBytes(1);
-    return page == 0 ? 0 : SaturatingMultiply(arena / page, block_size_);
+    const uint64_t block = input_.block_size;
+    capacity.tokens = most(pages, [&](uint64_t n) { return fit(n, block); }) * block;
+    return capacity;
   }
-  const uint64_t request = RequestBytes(context);
-  if (request == 0) return 0;
-  return static_cast<uint64_t>(static_cast<long double>(arena) / static_cast<long double>(request) *
-                               static_cast<long double>(context));
+  long double slabs = 0;  // of one request, if many share them
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    slabs += static_cast<long double>(PagesOf(groups_[g], context)) /
+             static_cast<long double>(geometry.pages_per_slab[g]);
+  }
+  capacity.tokens =
+      static_cast<uint64_t>(geometry.num_slabs / slabs * static_cast<long double>(context));
+  return capacity;
 }
 
 }  // namespace masu

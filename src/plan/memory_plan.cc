@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "kv/kv_cache.h"
+#include "ops/page_header.h"
 #include "plan/activation_model.h"
 #include "plan/kv_footprint.h"
 #include "plan/saturating.h"
@@ -63,7 +65,8 @@ Result<WeightPlan> PlanWeights(const ModelShape& shape, const WeightChoice& choi
       plan.checkpoint_bytes = SaturatingAdd(plan.checkpoint_bytes, sizer.Bytes(tensor, 1));
     }
     if (std::ranges::find(request.without, tensor.part) != request.without.end()) continue;
-    const uint64_t bytes = sizer.Bytes(tensor, ranks);
+    const bool packs = request.cpu && ranks == 1 && choice.as_checkpoint && tensor.packed_bytes;
+    const uint64_t bytes = packs ? *tensor.packed_bytes : sizer.Bytes(tensor, ranks);
     uint64_t& part = parts[static_cast<size_t>(tensor.part)];
     part = SaturatingAdd(part, bytes);
     if (tensor.split == Split::kReplicated)
@@ -81,6 +84,13 @@ Result<WeightPlan> PlanWeights(const ModelShape& shape, const WeightChoice& choi
         "the configuration describes a model of more than 2^56 bytes; correct its sizes");
   }
   return plan;
+}
+
+ProcessSettings ProcessSettingsOf(const PlanRequest& request) {
+  ProcessSettings settings = request.process;
+  settings.max_num_batched_tokens = request.max_num_batched_tokens;
+  settings.max_num_seqs = request.max_num_seqs;
+  return settings;
 }
 
 // The KV groups that the MTP layers add if they draft: the same kinds, one layer for each.
@@ -102,20 +112,25 @@ class Planner {
   Result<MemoryPlan> Plan() {
     MASU_TRY(CheckRequest(shape_, request_));
     MASU_ASSIGN_OR_RETURN(
-        const std::vector<KvChoice> encodings,
-        ParseKvChoices(request_.kv_cache_dtypes, request_.kv_scale, shape_.config));
+        const std::vector<KvOption> encodings,
+        ParseKvOptions(request_.kv_cache_dtypes, request_.kv_scale, shape_.config));
     plan_.memory_bytes = request_.memory.value;
     plan_.budget_bytes = static_cast<uint64_t>(static_cast<double>(request_.memory.value) *
                                                request_.gpu_memory_utilization);
     plan_.context = request_.context.value_or(shape_.config.max_position);
     plan_.overhead_estimated = !request_.overhead;
+    if (request_.cpu && !request_.overhead) {
+      process_ = ProcessOverhead(shape_.config, ProcessSettingsOf(request_));
+      process_->swap_bytes = SwapBytes();
+      process_->reserve_bytes = ReserveOfTotal(plan_.budget_bytes);
+    }
     plan_.overhead_bytes = Overhead(request_.ranks);
     Recommend();
     for (const std::string& name : request_.weights) {
       MASU_ASSIGN_OR_RETURN(const WeightChoice choice, ParseWeightChoice(name, shape_));
       MASU_ASSIGN_OR_RETURN(const WeightPlan weights,
                             PlanWeights(shape_, choice, request_, request_.ranks));
-      for (const KvChoice& encoding : encodings) MASU_TRY(AddRow(weights, encoding));
+      for (const KvOption& encoding : encodings) MASU_TRY(AddRow(weights, encoding));
       if (!plan_.rows.back().fits) NoteThatNothingFits(choice, weights);
     }
     AddNotes();
@@ -123,22 +138,32 @@ class Planner {
   }
 
  private:
+  uint64_t SwapBytes() const {
+    if (request_.swap) return request_.swap->value;
+    const uint64_t budget =
+        request_.kv_arena ? request_.memory.value - request_.kv_arena->value : plan_.budget_bytes;
+    return std::min(GiB(4).value, budget / 5);
+  }
   uint64_t Overhead(uint32_t ranks) const {
     if (request_.overhead) return request_.overhead->value;
+    if (process_) {
+      return SaturatingAdd(process_->overhead(), process_->swap_bytes + process_->reserve_bytes);
+    }
     return EstimateOverhead(shape_.config,
                             {.ranks = ranks,
                              .max_num_batched_tokens = request_.max_num_batched_tokens,
-                             .max_num_seqs = request_.max_num_seqs,
-                             .cpu = request_.cpu})
+                             .max_num_seqs = request_.max_num_seqs})
         .value;
   }
   void Recommend();
-  Result<void> AddRow(const WeightPlan& weights, const KvChoice& encoding);
+  Result<void> AddRow(const WeightPlan& weights, const KvOption& encoding);
+  void DivideMemory(const KvFootprint& footprint, PlanRow& row) const;
   void NoteThatNothingFits(const WeightChoice& choice, const WeightPlan& weights);
   void AddNotes();
 
   const ModelShape& shape_;
   const PlanRequest& request_;
+  std::optional<ProcessMemory> process_;  // the parts that no encoding changes
   MemoryPlan plan_;
 };
 
@@ -157,25 +182,52 @@ void Planner::Recommend() {
   }
 }
 
-Result<void> Planner::AddRow(const WeightPlan& weights, const KvChoice& encoding) {
-  const KvFootprint::Input input = {.side = encoding.side,
-                                    .ranks = request_.ranks,
-                                    .block_size = request_.block_size,
-                                    .prefill_chunk = request_.max_num_batched_tokens};
+// What is left for pages, or what they are to be, and what that leaves for the rest.
+void Planner::DivideMemory(const KvFootprint& footprint, PlanRow& row) const {
+  const uint64_t fixed = SaturatingAdd(row.weights.weights_bytes_per_rank, plan_.overhead_bytes);
+  const uint64_t left = plan_.budget_bytes > fixed ? plan_.budget_bytes - fixed : 0;
+  row.kv_arena_bytes = request_.kv_arena ? request_.kv_arena->value : footprint.ArenaIn(left);
+  row.kv_bookkeeping_bytes = footprint.BookkeepingOf(row.kv_arena_bytes);
+  if (!process_) return;
+  ProcessMemory process = *process_;
+  process.weights_bytes = row.weights.weights_bytes_per_rank;
+  process.kv_arena_bytes = row.kv_arena_bytes;
+  process.kv_bookkeeping_bytes = row.kv_bookkeeping_bytes;
+  process.mapped_file_bytes = row.weights.checkpoint_bytes;
+  if (request_.kv_arena) {
+    process.reserve_bytes = 0;
+    process.reserve_bytes = ReserveBeside(process.total());
+  }
+  row.process = process;
+}
+
+Result<void> Planner::AddRow(const WeightPlan& weights, const KvOption& encoding) {
+  const bool shares = request_.prefix_caching && CanSharePrefixes(shape_.kv_groups);
+  const KvFootprint::Input input = {
+      .side = encoding.side,
+      .ranks = request_.ranks,
+      .block_size = request_.block_size,
+      .prefill_chunk = PrefillChunk(request_.max_num_batched_tokens, request_.max_prefill_chunk),
+      .bookkeeping_per_page = request_.cpu
+                                  ? KvCache::BookkeepingBytesPerPage(request_.block_size, shares)
+                                  : sizeof(PageHeader)};
   MASU_ASSIGN_OR_RETURN(const KvFootprint footprint, KvFootprint::Make(shape_.kv_groups, input));
   MASU_ASSIGN_OR_RETURN(const KvFootprint drafts, KvFootprint::Make(MtpGroups(shape_), input));
   PlanRow row{.weights = weights,
               .kv_cache_dtype = encoding.name,
               .kv_encoding = KvEncodingName(encoding.side.encoding),
               .kv_scale = encoding.scale,
+              .process = {},
               .native = {}};
-  const uint64_t fixed = SaturatingAdd(weights.weights_bytes_per_rank, plan_.overhead_bytes);
-  row.kv_arena_bytes = plan_.budget_bytes > fixed ? plan_.budget_bytes - fixed : 0;
+  DivideMemory(footprint, row);
+  MASU_ASSIGN_OR_RETURN(const KvCapacity capacity,
+                        footprint.Capacity(row.kv_arena_bytes, plan_.context));
   row.kv_bytes_per_token = footprint.bytes_per_token();
   row.kv_bytes_per_token_past_windows = footprint.bytes_per_token_past_windows();
   row.mtp_kv_bytes_per_token = drafts.bytes_per_token();
-  row.kv_tokens = footprint.Tokens(row.kv_arena_bytes, plan_.context);
-  row.max_concurrent_requests = row.kv_arena_bytes / footprint.RequestBytes(plan_.context);
+  row.kv_tokens = capacity.tokens;
+  row.max_concurrent_requests = capacity.requests;
+  row.longest_request = capacity.longest;
   row.fits = row.kv_tokens > 0;
   if (request_.device) row.native = request_.device->Computes(encoding.side.encoding);
   row.recommended = row.kv_encoding == plan_.recommended_kv_cache_dtype &&
@@ -235,6 +287,10 @@ void Planner::AddNotes() {
 }
 
 }  // namespace
+
+bool CanSharePrefixes(const std::vector<PlanKvGroup>& groups) {
+  return groups.size() == 1 && !groups.front().window;
+}
 
 Result<MemoryPlan> MakeMemoryPlan(const ModelShape& shape, const PlanRequest& request) {
   return Planner(shape, request).Plan();

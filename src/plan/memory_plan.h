@@ -11,14 +11,22 @@
 #include "base/units.h"
 #include "plan/device_table.h"
 #include "plan/model_shape.h"
+#include "plan/process_memory.h"
 
 namespace masu {
 
 struct PlanRequest {
   std::optional<Device> device;  // none: --memory alone, or this machine
   Bytes memory;                  // of one rank, before utilization
-  bool cpu = false;              // this machine: the overhead is that of a process on a CPU
-  uint32_t ranks = 1;            // --tp
+  // This machine, or one like it: the overhead is that of a process on a CPU, part by part, unless
+  // `overhead` says it.
+  bool cpu = false;
+  ProcessSettings process = {};  // with `cpu`; its numbers of tokens and choices are the ones below
+  std::optional<Bytes> kv_arena;  // with `cpu`: of that size; the budget is what it all adds up to
+  // With `cpu`: memory for the pages of preempted requests. None: 4 GiB, or a fifth of the budget
+  // if that is less (of what lies beside the arena, if that is given).
+  std::optional<Bytes> swap;
+  uint32_t ranks = 1;  // --tp
   double gpu_memory_utilization = 0.90;
   std::vector<std::string> kv_cache_dtypes = {"all"};
   std::string kv_scale = "auto";
@@ -27,7 +35,9 @@ struct PlanRequest {
   std::optional<Bytes> overhead;    // none: EstimateOverhead
   uint32_t block_size = 16;
   uint32_t max_num_batched_tokens = 2048;
+  uint32_t max_prefill_chunk = 0;  // 0: only the tokens of a step bound what it adds to a request
   uint32_t max_num_seqs = 256;
+  bool prefix_caching = true;
   std::vector<ModelPart> without;  // parts that are not loaded
 };
 
@@ -51,13 +61,16 @@ struct PlanRow {
   std::string kv_cache_dtype;  // as asked for
   std::string kv_encoding;     // its canonical name
   std::string kv_scale;
-  uint64_t kv_arena_bytes = 0;  // per rank
+  uint64_t kv_arena_bytes = 0;        // per rank: pages
+  uint64_t kv_bookkeeping_bytes = 0;  // beside them: headers, and on a CPU the books of pages
   uint64_t kv_bytes_per_token = 0;
   uint64_t kv_bytes_per_token_past_windows = 0;
   uint64_t mtp_kv_bytes_per_token = 0;  // more, if the MTP layers draft
   uint64_t kv_tokens = 0;
   uint64_t max_concurrent_requests = 0;  // of `context` tokens
+  uint64_t longest_request = 0;          // tokens, up to `context`
   bool fits = false;                     // weights and overhead leave room for a request
+  std::optional<ProcessMemory> process;  // with PlanRequest::cpu
   std::optional<bool> native;            // the device multiplies the encoding as it is
   bool recommended = false;
 };
@@ -73,6 +86,9 @@ struct MemoryPlan {
   std::vector<PlanRow> rows;       // weight formats in the order asked for, within each encodings
   std::vector<std::string> notes;  // one line each
 };
+
+// Whether a model with these KV groups can share prefixes: windows give pages back in mid-sequence.
+bool CanSharePrefixes(const std::vector<PlanKvGroup>& groups);
 
 // Errors are one line, naming the option at fault and what would work.
 Result<MemoryPlan> MakeMemoryPlan(const ModelShape& shape, const PlanRequest& request);

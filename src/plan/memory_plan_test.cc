@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "kv/page_pool.h"
 #include "ops/kv_layout.h"
 #include "ops/page_header.h"
 #include "plan/activation_model.h"
@@ -64,10 +65,10 @@ TEST(MemoryPlan, BytesPerTokenAreTheLayouts) {
                                                     .head_dim = 128})
                                       .value();
       EXPECT_EQ(row.kv_bytes_per_token, layout.bytes_per_token());
-      const uint64_t page = layout.page_bytes + sizeof(PageHeader);
-      EXPECT_EQ(row.kv_tokens, row.kv_arena_bytes / page * block_size);
-      EXPECT_EQ(row.max_concurrent_requests,
-                row.kv_arena_bytes / page / (plan.context / block_size));
+      const uint64_t pages = row.kv_arena_bytes / layout.page_bytes;
+      EXPECT_EQ(row.kv_bookkeeping_bytes, pages * sizeof(PageHeader));
+      EXPECT_EQ(row.kv_tokens, pages * block_size);
+      EXPECT_EQ(row.max_concurrent_requests, pages / (plan.context / block_size));
     }
   }
 }
@@ -84,9 +85,120 @@ TEST(MemoryPlan, PartsAddUpAndStayInTheBudget) {
                                                   weights.absorbed_copies_bytes);
     EXPECT_GT(weights.weights_bytes_per_rank, weights.checkpoint_bytes_per_rank);
     if (!row.fits) continue;
-    EXPECT_EQ(row.kv_arena_bytes + weights.weights_bytes_per_rank + plan.overhead_bytes,
-              plan.budget_bytes);
+    const uint64_t sum = row.kv_arena_bytes + row.kv_bookkeeping_bytes +
+                         weights.weights_bytes_per_rank + plan.overhead_bytes;
+    EXPECT_LE(sum, plan.budget_bytes);
+    EXPECT_GE(sum + sizeof(PageHeader), plan.budget_bytes);
     EXPECT_LE(row.kv_tokens * row.kv_bytes_per_token, row.kv_arena_bytes);
+  }
+}
+
+PlanRequest OnThisMachine(Bytes memory) {
+  PlanRequest request;
+  request.cpu = true;
+  request.memory = memory;
+  request.process.server = MiB(64);
+  return request;
+}
+
+TEST(ProcessMemory, PartsAddUpToTheBudgetAndTheReserveIsAtMostThreePercent) {
+  for (const uint64_t gib : {24u, 64u, 777u}) {
+    const PlanRequest request = OnThisMachine(GiB(gib));
+    const MemoryPlan plan = MakeMemoryPlan(Llama8B(), request).value();
+    for (const PlanRow& row : plan.rows) {
+      ASSERT_TRUE(row.process);
+      const ProcessMemory& process = *row.process;
+      EXPECT_LE(process.total(), plan.budget_bytes);
+      EXPECT_GE(process.total() + 4096, plan.budget_bytes);
+      EXPECT_LE(process.reserve_bytes * 100, process.total() * 3);
+      EXPECT_EQ(process.kv_arena_bytes, row.kv_arena_bytes);
+      uint64_t sum = 0;
+      for (const ProcessMemory::Part& part : process.parts()) sum += part.bytes;
+      EXPECT_EQ(sum, process.total());
+      const uint64_t pages = row.kv_tokens / 16;
+      EXPECT_GE(process.kv_bookkeeping_bytes, pages * 24);
+      EXPECT_LE(process.kv_bookkeeping_bytes, pages * 1024);
+    }
+  }
+}
+
+TEST(ProcessMemory, AnArenaThatIsGivenMakesTheTotal) {
+  PlanRequest request = OnThisMachine(GiB(64));
+  request.swap = Bytes{0};
+  request.kv_arena = GiB(1);
+  const ProcessMemory small = *MakeMemoryPlan(Llama8B(), request)->rows[0].process;
+  EXPECT_EQ(small.kv_arena_bytes, GiB(1).value);
+  EXPECT_LE(small.reserve_bytes * 100, small.total() * 3);
+  request.kv_arena = GiB(2);
+  const ProcessMemory large = *MakeMemoryPlan(Llama8B(), request)->rows[0].process;
+  EXPECT_GT(large.total(), small.total() + GiB(1).value);
+  request.swap = GiB(4);
+  const ProcessMemory swapping = *MakeMemoryPlan(Llama8B(), request)->rows[0].process;
+  EXPECT_EQ(swapping.swap_bytes, GiB(4).value);
+  EXPECT_GT(swapping.total(), large.total() + GiB(4).value);
+}
+
+TEST(ProcessMemory, SwapAndServerComeOutOfThePages) {
+  PlanRequest request = OnThisMachine(GiB(64));
+  request.swap = Bytes{0};
+  const uint64_t arena = MakeMemoryPlan(Llama8B(), request)->rows[0].kv_arena_bytes;
+  request.swap = std::nullopt;  // 4 GiB
+  EXPECT_NEAR(static_cast<double>(MakeMemoryPlan(Llama8B(), request)->rows[0].kv_arena_bytes),
+              static_cast<double>(arena - GiB(4).value), 0.001 * static_cast<double>(arena));
+}
+
+// What the pool can give is what is counted: groups of different page sizes take whole slabs.
+TEST(KvFootprint, RequestsThatAreCountedFitThePool) {
+  const std::vector<PlanKvGroup> groups = {
+      {.num_layers = 5, .num_kv_heads = 4, .head_dim = 64},
+      {.num_layers = 29, .num_kv_heads = 4, .head_dim = 64, .window = 128}};
+  const KvSide side = MakeKvSide(KvEncoding::kInt8, "auto").value();
+  const KvFootprint footprint =
+      KvFootprint::Make(groups, {.side = side, .block_size = 16, .prefill_chunk = 64}).value();
+  for (const uint64_t arena : {MiB(16).value, MiB(33).value, MiB(257).value}) {
+    const KvCapacity capacity = footprint.Capacity(arena, 1000).value();
+    ASSERT_GT(capacity.requests, 1u);
+    std::vector<KvPageLayout> layouts;
+    for (const PlanKvGroup& group : groups) {
+      layouts.push_back(MakeKvPageLayout({.id = LayoutId(static_cast<uint32_t>(layouts.size())),
+                                          .k = side,
+                                          .v = side,
+                                          .block_size = 16,
+                                          .num_layers = group.num_layers,
+                                          .num_kv_heads = 4,
+                                          .head_dim = 64})
+                            .value());
+    }
+    PagePool pool = PagePool::Create({arena}, layouts).value();
+    const auto admit = [&] {
+      for (uint32_t g = 0; g < groups.size(); ++g) {
+        for (uint64_t pages = PeakPages(groups[g].window, 16, 64, 1000); pages > 0; --pages) {
+          if (!pool.Allocate(LayoutId(g), 1, 0)) return false;
+        }
+      }
+      return true;
+    };
+    for (uint64_t i = 0; i < capacity.requests; ++i) ASSERT_TRUE(admit()) << i;
+    EXPECT_FALSE(admit());
+    EXPECT_EQ(capacity.longest, 1000u);
+  }
+}
+
+TEST(KvFootprint, ArenaAndItsBookkeepingFillWhatThereIs) {
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 1000; ++round) {
+    const KvFootprint footprint =
+        KvFootprint::Make({{.num_layers = 1 + static_cast<uint32_t>(random() % 40),
+                            .num_kv_heads = 4,
+                            .head_dim = 64}},
+                          {.side = MakeKvSide(KvEncoding::kBFloat16, "auto").value(),
+                           .bookkeeping_per_page = random() % 1000})
+            .value();
+    const uint64_t memory = random() % (1ULL << (12 + random() % 40));
+    const uint64_t arena = footprint.ArenaIn(memory);
+    const uint64_t used = arena + footprint.BookkeepingOf(arena);
+    EXPECT_LE(used, memory);
+    EXPECT_LE(memory - used, 1000u);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/model_config.h"
 #include "checkpoint/plan_config.h"
 
@@ -47,7 +48,9 @@ struct ShapeTensor {
   bool quantizable = false;    // a linear layer that weight formats apply to
   uint32_t element_bytes = 0;  // 0: those of the checkpoint's dtype
   std::optional<uint64_t> stored_bytes = std::nullopt;  // in the file, where the file was looked at
-  uint64_t elements() const;                            // saturating
+  std::optional<uint64_t> packed_bytes =
+      std::nullopt;           // in memory, where the CPU backend serves it
+  uint64_t elements() const;  // saturating
 };
 
 enum class PlanKvGroupKind { kAttention, kLatent, kIndexer };
@@ -67,6 +70,7 @@ struct ModelShape {
   PlanConfig config;
   std::vector<ShapeTensor> tensors;
   std::vector<PlanKvGroup> kv_groups;
+  std::string stored_format = {};  // of a file that was looked at: "gguf"
 
   // Parameters of a part, as model cards count them.
   uint64_t parameters(ModelPart part) const;
@@ -76,6 +80,10 @@ ModelShape MakeModelShape(const PlanConfig& config);
 
 // A GGUF file: the tensors are those that the file has, with the bytes that they take there.
 Result<ModelShape> MakeGgufShape(const ModelConfig& config, const GgufFile& file);
+
+// A checkpoint of either kind as `masu serve` loads it: the tensors that the model computes with,
+// with the bytes that they take in the file and in memory.
+ModelShape MakeServedShape(const Checkpoint& checkpoint);
 
 // Used by the two above: groups of the configuration's layers.
 std::vector<PlanKvGroup> MakeKvGroups(const PlanConfig& config);

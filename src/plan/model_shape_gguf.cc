@@ -1,7 +1,9 @@
-// A GGUF file lists its tensors itself, so the list is the file's; names say what each one is.
+// A file lists its tensors itself, so the list is the file's; names say what each one is.
+// Checkpoints of either kind name theirs as GGUF files do.
 #include <array>
 #include <string_view>
 
+#include "backend/cpu/packed_weight.h"
 #include "model/kv_groups.h"
 #include "plan/model_shape.h"
 
@@ -38,7 +40,9 @@ std::string_view Stem(std::string_view name) {
   return dot == std::string_view::npos ? name : name.substr(dot + 1);
 }
 
-ShapeTensor Describe(const GgufTensor& tensor, const ModelConfig& config) {
+// GgufTensor or CheckpointTensor.
+template <typename Tensor>
+ShapeTensor Describe(const Tensor& tensor, const ModelConfig& config) {
   ShapeTensor shape{.name = tensor.name, .kind = TensorKind::kNorm};
   shape.columns = tensor.shape.empty() ? 1 : tensor.shape[0];
   shape.rows = tensor.shape.size() < 2 ? 1 : tensor.shape[1];
@@ -61,29 +65,52 @@ ShapeTensor Describe(const GgufTensor& tensor, const ModelConfig& config) {
   return shape;
 }
 
+PlanConfig PlanConfigOf(const ModelConfig& config) {
+  PlanConfig plan;
+  plan.model_type = config.architecture;
+  plan.num_layers = config.num_layers;
+  plan.hidden_size = config.hidden_size;
+  plan.num_heads = config.num_heads;
+  plan.num_kv_heads = config.num_kv_heads;
+  plan.head_dim = config.head_dim;
+  plan.intermediate_size = config.intermediate_size;
+  plan.vocab_size = config.vocab_size;
+  plan.max_position = config.max_position;
+  plan.tied_embeddings = config.tied_embeddings;
+  plan.dtype = config.kv_cache_dtype;
+  plan.layer_slides.assign(config.num_layers, false);
+  for (const KvGroup& group : KvGroupsOf(config)) {
+    if (group.window == 0 || group.window >= config.max_position) continue;
+    plan.sliding_window = group.window;
+    for (const uint32_t layer : group.layers) plan.layer_slides[layer] = true;
+  }
+  return plan;
+}
+
 }  // namespace
 
 Result<ModelShape> MakeGgufShape(const ModelConfig& config, const GgufFile& file) {
-  ModelShape shape;
-  shape.config.model_type = config.architecture;
-  shape.config.num_layers = config.num_layers;
-  shape.config.hidden_size = config.hidden_size;
-  shape.config.num_heads = config.num_heads;
-  shape.config.num_kv_heads = config.num_kv_heads;
-  shape.config.head_dim = config.head_dim;
-  shape.config.intermediate_size = config.intermediate_size;
-  shape.config.vocab_size = config.vocab_size;
-  shape.config.max_position = config.max_position;
-  shape.config.tied_embeddings = config.tied_embeddings;
-  shape.config.dtype = config.kv_cache_dtype;
-  shape.config.layer_slides.assign(config.num_layers, false);
-  for (const KvGroup& group : KvGroupsOf(config)) {
-    if (group.window == 0 || group.window >= config.max_position) continue;
-    shape.config.sliding_window = group.window;
-    for (const uint32_t layer : group.layers) shape.config.layer_slides[layer] = true;
-  }
+  ModelShape shape{
+      .config = PlanConfigOf(config), .tensors = {}, .kv_groups = {}, .stored_format = "gguf"};
   for (const GgufTensor& tensor : file.tensors()) {
     shape.tensors.push_back(Describe(tensor, config));
+  }
+  shape.kv_groups = MakeKvGroups(shape.config);
+  return shape;
+}
+
+ModelShape MakeServedShape(const Checkpoint& checkpoint) {
+  const ModelConfig& config = checkpoint.config();
+  ModelShape shape{.config = PlanConfigOf(config), .tensors = {}, .kv_groups = {}};
+  if (checkpoint.gguf() != nullptr) shape.stored_format = "gguf";
+  for (const CheckpointTensor& tensor : checkpoint.tensors()) {
+    ShapeTensor described = Describe(tensor, config);
+    // Norms and biases become float32.
+    described.packed_bytes =
+        tensor.shape.size() < 2
+            ? tensor.elements() * sizeof(float)
+            : PanelWeight::PackedBytes(tensor.format, described.rows, described.columns);
+    shape.tensors.push_back(std::move(described));
   }
   shape.kv_groups = MakeKvGroups(shape.config);
   return shape;

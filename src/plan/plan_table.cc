@@ -61,9 +61,12 @@ std::string Weights(const PlanRequest& request, const MemoryPlan& plan, const Pl
   part("  vision tower", weights.vision_tower_bytes);
   part("  MTP layers", weights.mtp_bytes);
   part("  absorbed copies", weights.absorbed_copies_bytes);
+  if (row.process) {  // the parts are a table of their own
+    return text + "\n" + FormatProcessMemory(*row.process) + "\n";
+  }
   text += Line("activations and runtime", plan.overhead_bytes,
                plan.overhead_estimated ? "estimated; --overhead sets it" : "");
-  text += Line("left for KV pages", row.kv_arena_bytes);
+  text += Line("left for KV pages", row.kv_arena_bytes + row.kv_bookkeeping_bytes);
   return text;
 }
 
@@ -124,6 +127,25 @@ std::string Costs(const MemoryPlan& plan, const std::vector<std::optional<RowCos
 }
 
 }  // namespace
+
+std::string FormatCapacity(const MemoryPlan& plan, size_t chosen, uint32_t block_size) {
+  const bool windows =
+      plan.rows[chosen].kv_bytes_per_token_past_windows != plan.rows[chosen].kv_bytes_per_token;
+  std::string text =
+      fmt::format("KV cache of {}, {} tokens a page{}\n  {:<10} {:<10} {:>11} {:>15} {:>9}\n",
+                  FormatBytes({plan.rows[chosen].kv_arena_bytes}), block_size,
+                  windows ? ", fewer bytes a token past the window" : "", "encoding", "scale",
+                  "bytes/token", "capacity", "requests");
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const PlanRow& row = plan.rows[i];
+    text += fmt::format("{} {:<10} {:<10} {:>11} {:>8} tokens {:>9}{}\n", i == chosen ? ">" : " ",
+                        row.kv_encoding, row.kv_scale, FormatCount(row.kv_bytes_per_token),
+                        FormatCount(row.kv_tokens), FormatCount(row.max_concurrent_requests),
+                        row.recommended ? "  recommended: lowest error at 8 bits" : "");
+  }
+  return text + fmt::format("  (> in use; requests: how many of {} tokens fit at once)\n",
+                            FormatCount(plan.context));
+}
 
 std::string FormatPlan(const ModelShape& shape, const PlanRequest& request, const MemoryPlan& plan,
                        const std::vector<std::optional<RowCost>>& costs) {

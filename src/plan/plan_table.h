@@ -14,4 +14,7 @@ namespace masu {
 std::string FormatPlan(const ModelShape& shape, const PlanRequest& request, const MemoryPlan& plan,
                        const std::vector<std::optional<RowCost>>& costs);
 
+// What each encoding holds, with the one in use (a row of the plan) and the recommended one marked.
+std::string FormatCapacity(const MemoryPlan& plan, size_t chosen, uint32_t block_size);
+
 }  // namespace masu

@@ -62,7 +62,7 @@ Result<WeightChoice> ParseWeightChoice(const std::string& name, const ModelShape
 }
 
 std::string StoredFormatName(const ModelShape& shape) {
-  if (!shape.tensors.empty() && shape.tensors.front().stored_bytes) return "gguf";
+  if (!shape.stored_format.empty()) return shape.stored_format;
   if (shape.config.quantization) return shape.config.quantization->format;
   return shape.config.dtype == "float32"   ? "fp32"
          : shape.config.dtype == "float16" ? "fp16"

@@ -70,8 +70,10 @@ void Reject(const Job& job, const Error& error) {
 }
 
 void Run(Job& job) {
+  auto turn = job.call.state->TakeTurn(job.call.request.body.size());
   if (job.cancellation->cancelled()) return job.record->Finish(Outcome::kAborted);
   Result<SessionSpec> spec = Prepare(job);
+  if (turn) turn.unlock();
   if (!spec.ok()) return Reject(job, spec.error());
   const auto state = job.call.state;
   // The session is found by its address when it is done; it cannot hold itself.

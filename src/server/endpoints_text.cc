@@ -19,6 +19,7 @@ Result<std::vector<TokenId>> TokenizeBody(const ServedModel& model, Json& body) 
   }
   MASU_TRY(reader.status());
   if (!chat) {
+    MASU_TRY(CheckTextLength(model, prompt.size(), kLongestText));
     return model.tokenizer->Encode(prompt, {.add_special = add_special, .parse_special = true});
   }
   if (input.continue_final_message) input.add_generation_prompt = false;
@@ -73,6 +74,7 @@ void AnswerOnWorker(EndpointCall call, Result<Json> (*answer)(const ServedModel&
   ServerState& state = *call.state;
   auto shared = std::make_shared<EndpointCall>(std::move(call));
   state.workers().Post([shared, model, answer] {
+    const auto turn = shared->state->TakeTurn(shared->request.body.size());
     const auto make = [&]() -> Result<Json> {
       MASU_ASSIGN_OR_RETURN(Json body, ParseBody(shared->request));
       FieldReader reader(body);

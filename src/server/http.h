@@ -60,7 +60,7 @@ struct HttpOptions {
   uint16_t port = 8000;               // 0: a free one
   uint64_t body_limit = 32ull << 20;  // bytes; above: 413
   // Of all bodies that arrive or wait for an answer together; above: 503. Memory is a budget.
-  uint64_t total_body_limit = 256ull << 20;
+  uint64_t total_body_limit = 128ull << 20;
   uint32_t header_limit = 64u << 10;          // bytes of all headers; above: 431
   uint64_t stream_buffer_limit = 1ull << 20;  // unsent bytes of one stream
   // What the kernel may hold for one client; with the limit above it bounds the memory of a slow

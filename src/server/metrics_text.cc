@@ -191,6 +191,12 @@ void MetricsWriter::AddEngine(const EngineStats& stats, const CacheInfo& cache,
           number(stats.kv_pages_dropped), Known::kOursOnly);
   Gauge("kv_pages", "Pages of the arena.", number(stats.kv_pages_total), Known::kOursOnly);
   Gauge("kv_arena_bytes", "Size of the KV arena.", number(cache.arena.value), Known::kOursOnly);
+  auto& plan = Family("memory_plan_bytes", "Planned memory of the process by part, and the total.",
+                      MetricType::Gauge, Known::kOursOnly);
+  for (const ProcessMemory::Part& part : cache.memory.parts()) {
+    Sample(plan, number(part.bytes), With({{"part", std::string(part.name)}}));
+  }
+  Sample(plan, number(cache.memory.total()), With({{"part", "total"}}));
   Gauge("kv_bytes_per_token", "Cache bytes of one token, all layers.",
         number(cache.bytes_per_token.value), Known::kOursOnly);
 }

@@ -65,20 +65,6 @@ Result<uint32_t> OutputTokens(const GenerationRequest& request, const CacheInfo&
   return std::min(room, request.default_max_tokens.value_or(room));
 }
 
-// Tokenizing takes some 40 times the memory of the text, so a large one that cannot fit is refused
-// without. Up to a MiB the exact count is worth it: clients read it out of the message.
-Result<void> CheckTextLength(const ServedModel& model, uint64_t bytes) {
-  const uint64_t limit = model.engine->cache_info().max_model_len;
-  const uint64_t longest = model.longest_token_bytes;
-  constexpr uint64_t kAlwaysCounted = 1u << 20;
-  if (longest == 0 || bytes <= kAlwaysCounted || bytes / longest < limit) return {};
-  return PromptError(
-      "input_tokens",
-      fmt::format("This model's maximum context length is {} tokens. However, your prompt contains "
-                  "at least {} input tokens. Please reduce the length of the prompt.",
-                  limit, bytes / longest));
-}
-
 Result<BuiltPrompt> Finish(const ServedModel& model, const GenerationRequest& request,
                            std::vector<TokenId> tokens) {
   const CacheInfo& cache = model.engine->cache_info();
@@ -98,9 +84,8 @@ Result<BuiltPrompt> BuildCompletion(const ServedModel& model, const GenerationRe
     MASU_TRY(CheckTokens(tokenizer, *ids));
     tokens = *ids;
   } else {
-    if (!request.truncate_prompt_tokens) {
-      MASU_TRY(CheckTextLength(model, std::get<std::string>(prompt).size()));
-    }
+    MASU_TRY(CheckTextLength(model, std::get<std::string>(prompt).size(),
+                             request.truncate_prompt_tokens ? kLongestText : kAlwaysCounted));
     // As vLLM and llama.cpp: whoever writes a raw completion prompt writes its control tokens too.
     tokens = tokenizer.Encode(std::get<std::string>(prompt),
                               {.add_special = request.add_special_tokens, .parse_special = true});
@@ -116,6 +101,17 @@ Result<BuiltPrompt> BuildCompletion(const ServedModel& model, const GenerationRe
 }
 
 }  // namespace
+
+Result<void> CheckTextLength(const ServedModel& model, uint64_t bytes, uint64_t always) {
+  const uint64_t limit = model.engine->cache_info().max_model_len;
+  const uint64_t longest = model.longest_token_bytes;
+  if (longest == 0 || bytes <= always || bytes / longest < limit) return {};
+  return PromptError(
+      "input_tokens",
+      fmt::format("This model's maximum context length is {} tokens. However, your prompt contains "
+                  "at least {} input tokens. Please reduce the length of the prompt.",
+                  limit, bytes / longest));
+}
 
 Result<std::vector<TextSegment>> CutAfterFinalMessage(std::vector<TextSegment> segments,
                                                       const std::string& content) {
@@ -189,11 +185,9 @@ Result<std::vector<TokenId>> RenderChat(const ServedModel& model, const ChatProm
         segments, CutAfterFinalMessage(std::move(segments),
                                        has_text ? content->get<std::string>() : std::string()));
   }
-  if (input.must_fit) {
-    uint64_t bytes = 0;
-    for (const TextSegment& segment : segments) bytes += segment.text.size();
-    MASU_TRY(CheckTextLength(model, bytes));
-  }
+  uint64_t bytes = 0;
+  for (const TextSegment& segment : segments) bytes += segment.text.size();
+  MASU_TRY(CheckTextLength(model, bytes, input.must_fit ? kAlwaysCounted : kLongestText));
   return tokenizer.EncodeSegments(segments, input.add_special_tokens);
 }
 

@@ -11,6 +11,16 @@
 
 namespace masu {
 
+// Tokenizing takes some 40 times the memory of the text. Up to a MiB the exact count is worth it
+// even if the text cannot fit: clients read it out of the message. Longer texts that cannot fit are
+// tokenized only to be cut or counted, up to kLongestText.
+inline constexpr uint64_t kAlwaysCounted = 1u << 20;
+inline constexpr uint64_t kLongestText = 4u << 20;
+
+// Refuses a text of so many bytes that is longer than `always` and has more tokens than the
+// context.
+Result<void> CheckTextLength(const ServedModel& model, uint64_t bytes, uint64_t always);
+
 struct BuiltPrompt {
   std::vector<TokenId> tokens;
   std::string text;         // as written, or decoded: what `echo` returns

@@ -64,6 +64,8 @@ TEST(BuildPrompts, RefusesTextThatCannotFitBeforeTokenizing) {
   request.chat = false;
   request.truncate_prompt_tokens = 10;
   EXPECT_EQ(error_of(std::string(4u << 20, 'x')), "");
+  // What is to be cut is tokenized all the same, so that has a bound too.
+  EXPECT_NE(error_of(std::string(5u << 20, 'x')).find("at least 13107"), std::string::npos);
 }
 
 }  // namespace

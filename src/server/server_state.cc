@@ -1,5 +1,7 @@
 #include "server/server_state.h"
 
+#include "server/request_memory.h"
+
 namespace masu {
 namespace {
 
@@ -38,6 +40,10 @@ void ServerState::SetModel(ServedModel model) {
   std::lock_guard lock(mutex_);
   if (names_.empty()) names_.push_back(NameOfFile(shared->root));
   model_ = std::move(shared);
+}
+
+std::unique_lock<std::mutex> ServerState::TakeTurn(uint64_t body_bytes) {
+  return body_bytes > kLargeBody ? std::unique_lock(large_bodies_) : std::unique_lock<std::mutex>();
 }
 
 std::string ServerState::model_name() const {

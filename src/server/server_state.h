@@ -28,6 +28,9 @@ class ServerState {
   const ServerConfig& config() const { return config_; }
   const std::shared_ptr<ServerMetrics>& metrics() const { return metrics_; }
   WorkerPool& workers() { return workers_; }
+  // What a worker holds while it turns a body of so many bytes into a request or an answer: large
+  // ones (kLargeBody) take turns, since each may need many times its size.
+  std::unique_lock<std::mutex> TakeTurn(uint64_t body_bytes);
   // The I/O thread's; set once before requests come.
   std::shared_ptr<Executor> io;
 
@@ -61,6 +64,7 @@ class ServerState {
   std::unordered_map<const CompletionSession*, std::shared_ptr<CompletionSession>> sessions_;
   bool draining_ = false;
   bool stopping_ = false;
+  std::mutex large_bodies_;
   WorkerPool workers_;  // last: its threads end before the rest goes
 };
 

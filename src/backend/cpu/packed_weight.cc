@@ -188,6 +188,14 @@ uint16_t Half(const uint8_t* p) {
 
 }  // namespace
 
+uint64_t PanelWeight::PackedBytes(GgmlFormat format, uint64_t outputs, uint64_t inputs) {
+  constexpr uint64_t kMachinePage = 4096;
+  const auto up = [](uint64_t value, uint64_t unit) { return (value + unit - 1) / unit; };
+  const auto groups = static_cast<uint32_t>(up(inputs, cpu::kGroup));
+  const uint64_t bytes = up(outputs, kPanel) * PanelBytes(static_cast<Format>(format), groups);
+  return up(bytes, kMachinePage) * kMachinePage;
+}
+
 Result<std::unique_ptr<PackedWeight>> PanelWeight::Pack(const WeightSource& source,
                                                         ThreadPool& pool) {
   auto weight = std::make_unique<PanelWeight>();

@@ -12,6 +12,8 @@ class ThreadPool;
 
 class PanelWeight final : public PackedWeight {
  public:
+  // What Pack takes of memory: whole panels, in whole pages of the machine.
+  static uint64_t PackedBytes(GgmlFormat format, uint64_t outputs, uint64_t inputs);
   static Result<std::unique_ptr<PackedWeight>> Pack(const WeightSource& source, ThreadPool& pool);
 
   GgmlFormat format() const override { return format_; }
