@@ -192,9 +192,8 @@ bool ShareOfStep(const std::shared_ptr<LoadedModel>& model, EngineConfig config)
 }
 
 int Main(int argc, char** argv) {
-  const char* path = argc > 1 ? argv[1] : std::getenv("MASU_TEST_MODEL");
-  if (path == nullptr) {
-    std::fprintf(stderr, "usage: integrity_bench MODEL [PAIRS]  (or MASU_TEST_MODEL)\n");
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: integrity_bench MODEL [PAIRS]\n");
     return 2;
   }
   const uint32_t pairs = argc > 2 ? static_cast<uint32_t>(std::atoi(argv[2])) : 300;
@@ -203,7 +202,7 @@ int Main(int argc, char** argv) {
   config.max_num_batched_tokens = 512;
   config.max_model_len = 4200;
   config.swap_space = Bytes{0};
-  const auto model = Get(LoadedModel::Load(path, config, [](double, const std::string&) {}));
+  const auto model = Get(LoadedModel::Load(argv[1], config, [](double, const std::string&) {}));
   config.kv_cache_dtype = "fp8";
   const bool cheap = CompareThroughput(model, config, pairs);
   const bool small = ShareOfStep(model, config);

@@ -180,8 +180,8 @@ def test_port_in_use(tiny):
 
 # --- flags of vLLM -----------------------------------------------------------------------------------------------------------
 
-VLLM_FLAGS = [["--swap-space", "4"], ["--calculate-kv-scales"], ["--disable-log-requests"], ["--guided-decoding-backend", "x"],
-              ["--use-v2-block-manager"], ["--preemption-mode", "recompute"], ["--preemption-mode", "swap"],
+VLLM_FLAGS = [["--calculate-kv-scales"], ["--disable-log-requests"], ["--guided-decoding-backend", "x"],
+              ["--use-v2-block-manager"],
               ["--enable-chunked-prefill"], ["--enforce-eager"],
               ["--trust-remote-code"], ["--dtype", "auto"], ["--dtype", "bfloat16"], ["--disable-log-stats"],
               ["--uvicorn-log-level", "info"], ["--disable-uvicorn-access-log"]]
