@@ -12,6 +12,29 @@ uint64_t LostBytes(uint64_t arena, uint64_t slab, uint64_t page) {
   return whole - used;
 }
 
+// Whether the tails of slabs and arena take more than 1 % of it from a layout. Where an arena holds
+// fewer than 200 pages, the page that does not fit at its end is half of that already, and no slab
+// size helps.
+bool LosesTooMuch(uint64_t arena, uint64_t slab, std::span<const uint64_t> page_bytes) {
+  constexpr uint64_t kPages = 200;
+  return std::any_of(page_bytes.begin(), page_bytes.end(), [&](uint64_t page) {
+    const uint64_t used = arena / slab * (slab / page) * page;
+    return arena >= kPages * page && used * 100 < arena * 99;
+  });
+}
+
+// The smallest slab that is a whole fraction of the arena, so that there is no tail at the arena's
+// end, and loses little enough. One slab for all always does.
+uint64_t WholeFraction(uint64_t arena, std::span<const uint64_t> page_bytes) {
+  constexpr uint64_t kCacheLine = 64;  // pages begin at one
+  const uint64_t largest = *std::max_element(page_bytes.begin(), page_bytes.end());
+  for (uint64_t slabs = arena / largest; slabs > 1; --slabs) {
+    const uint64_t slab = arena / slabs / kCacheLine * kCacheLine;
+    if (slab >= largest && !LosesTooMuch(arena, slab, page_bytes)) return slab;
+  }
+  return arena;
+}
+
 }  // namespace
 
 Result<SlabGeometry> PickSlabGeometry(Bytes arena, std::span<const uint64_t> page_bytes) {
@@ -39,6 +62,9 @@ Result<SlabGeometry> PickSlabGeometry(Bytes arena, std::span<const uint64_t> pag
         best_loss = loss, best_slab = slab;
     }
   }
+  // Happens in arenas of a few hundred pages, where these slabs leave a large tail at the end.
+  if (LosesTooMuch(arena.value, best_slab, page_bytes))
+    best_slab = WholeFraction(arena.value, page_bytes);
   SlabGeometry geometry;
   geometry.slab_bytes = best_slab;
   const uint64_t slabs = arena.value / best_slab;
