@@ -3,15 +3,32 @@
 //
 //   cmake --preset fuzz && cmake --build --preset fuzz --target kv_fuzz
 //
-// An input is a sequence of operations, a byte each, and of the numbers that they need. Every input
-// is valid; one that is too short is an empty scenario.
+// An input is a sequence of operations, a byte each, and of the numbers that they need: every input
+// is valid. No corpus is kept: inputs that are too short turn into random ones.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
 
+#include "fuzz/place_seed.h"
 #include "tests/support/kv_scenario.h"
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+
+namespace {
+
+std::vector<uint8_t> RandomScenario(unsigned int seed) {
+  std::mt19937 random(seed);
+  std::vector<uint8_t> bytes(50 + random() % 400);
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+  return bytes;
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const std::string directory = std::filesystem::temp_directory_path().string();
@@ -21,4 +38,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::abort();
   }
   return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
+                                          unsigned int seed) {
+  constexpr size_t kSmallest = 40;
+  if (size < kSmallest || seed % 256 == 0) {
+    if (const size_t placed = masu::PlaceSeed(RandomScenario(seed), data, max_size); placed > 0) {
+      return placed;
+    }
+  }
+  return LLVMFuzzerMutate(data, size, max_size);
 }
