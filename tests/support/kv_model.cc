@@ -101,9 +101,9 @@ bool KvModel::TablesAreSound() const {
   });
 }
 
-bool KvModel::AnyFlippedHeader() const {
+bool KvModel::AnyFlippedTag() const {
   return std::ranges::any_of(flipped_headers_, [&](const auto& flipped) {
-    return IsThere(flipped.second, flipped.first);
+    return flipped.second.tag && IsThere(flipped.second.page, flipped.first);
   });
 }
 
@@ -348,6 +348,10 @@ void KvModel::NoteDropped(uint64_t tag) {
     if (*sequence.scope != dropped.scope || !StartsWith(sequence.tokens, dropped.tokens)) continue;
     sequence.in_tree = std::min(sequence.in_tree, dropped.tokens.size() / BlockSize(sequence) - 1);
   }
+}
+
+void KvModel::NoteFlippedHeader(PageId page, bool tag) {
+  flipped_headers_[cache_.pool().header(page).tag] = {page, tag};
 }
 
 void KvModel::NoteFlippedContents(PageId page, uint64_t bit) {

@@ -86,7 +86,7 @@ class KvModel {
   bool HasFlippedHeader(const ModelSequence& sequence, size_t i) const {
     return flipped_headers_.contains(sequence.pages[i].given.header.tag);
   }
-  bool AnyFlippedHeader() const;  // of a page that is still there
+  bool AnyFlippedTag() const;  // of a page that is still there
   // How far PublishPrefix will come.
   size_t Publishable(const ModelSequence& sequence) const;
   // Tokens that MatchPrefix finds at least and at most: pages in use are not dropped, idle ones may
@@ -115,7 +115,7 @@ class KvModel {
   void NoteQuarantineEnded();
   void NoteDropped(uint64_t tag);  // a page left the tree, with what hangs below it
   void NoteLost(uint64_t tag) { lost_.insert(tag); }
-  void NoteFlippedHeader(PageId page) { flipped_headers_[cache_.pool().header(page).tag] = page; }
+  void NoteFlippedHeader(PageId page, bool tag);
   void NoteFlippedContents(PageId page, uint64_t bit);
   // The bits that differ in page i of a sequence.
   std::set<uint64_t> FlippedBits(const ModelSequence& sequence, size_t i) const;
@@ -131,6 +131,10 @@ class KvModel {
     PrefixKey key;
     uint64_t tag = 0;
     PageId page;
+  };
+  struct FlippedHeader {
+    PageId page;
+    bool tag = false;  // the bit is one of the tag's
   };
   struct Flips {
     PageId page;
@@ -149,9 +153,9 @@ class KvModel {
   std::list<ModelSequence> sequences_;
   std::vector<Cached> cached_;  // published and not dropped on purpose
   std::map<PageId, LayoutId> quarantined_;
-  std::set<uint64_t> lost_;                     // tags of pages that a fault took from their holder
-  std::map<uint64_t, PageId> flipped_headers_;  // by tag
-  std::map<uint64_t, Flips> flipped_contents_;  // by tag
+  std::set<uint64_t> lost_;  // tags of pages that a fault took from their holder
+  std::map<uint64_t, FlippedHeader> flipped_headers_;  // by tag
+  std::map<uint64_t, Flips> flipped_contents_;         // by tag
 };
 
 }  // namespace masu

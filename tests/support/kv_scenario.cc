@@ -1,6 +1,7 @@
 #include "tests/support/kv_scenario.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -248,6 +249,7 @@ class Scenario {
       model_->NoteWritten(*sequence, i);
       ops_->WritePage(cache_->arena(), sequence->table.offsets[i], sequence->pages[i].bytes);
     }
+    if (input_.OneIn(8)) BreakTable(SoundEntries(sequence));  // while the step ran
     if (!input_.OneIn(4)) Settle(*sequence);
   }
 
@@ -494,10 +496,11 @@ class Scenario {
     size_t i;
     PageId page() const { return PageId(sequence->pages[i].given.page); }
   };
-  // Entries without fault.
-  std::vector<Entry> SoundEntries() {
+  // Entries without fault, of one sequence or of all.
+  std::vector<Entry> SoundEntries(const ModelSequence* only = nullptr) {
     std::vector<Entry> entries;
     for (ModelSequence* sequence : Running()) {
+      if (only != nullptr && sequence != only) continue;
       for (size_t i = sequence->table.returned; i < sequence->pages.size(); ++i) {
         if (model_->PassesCheck(*sequence, i)) entries.push_back({sequence, i});
       }
@@ -505,14 +508,16 @@ class Scenario {
     return entries;
   }
 
-  // A flipped header can be another page's by chance, so that a table which names a wrong page as
-  // well would pass: two faults at once, which is more than headers promise. Hence one kind of
-  // fault at a time.
-  void FaultInTable() {
-    auto entries = SoundEntries();
-    if (model_->AnyFlippedHeader() || entries.empty()) return;
+  void FaultInTable() { BreakTable(SoundEntries()); }
+
+  // A flipped tag can be another page's by chance, so that a table which names a wrong page as well
+  // would pass: two faults that fit together, which is more than headers promise. Hence one or the
+  // other.
+  void BreakTable(std::vector<Entry> entries) {
+    if (model_->AnyFlippedTag() || entries.empty()) return;
     const Entry entry = input_.Pick(entries);
-    const Entry other = input_.Pick(entries);
+    auto others = SoundEntries();
+    const Entry other = input_.Pick(others);
     switch (input_.Below(3)) {
       case 0:
         if (entry.page() != other.page())
@@ -531,7 +536,7 @@ class Scenario {
   // Of a page that was just handed out, before anything is written to it.
   void HandOutTwice(ModelSequence& sequence, size_t first) {
     auto entries = SoundEntries();
-    if (model_->AnyFlippedHeader() || entries.empty()) return;
+    if (model_->AnyFlippedTag() || entries.empty()) return;
     const Entry victim = input_.Pick(entries);
     const size_t i = first + input_.Below(sequence.pages.size() - first);
     if (!faults().HandOutTwice(sequence.table, i, victim.page())) return;
@@ -548,9 +553,11 @@ class Scenario {
     const PageId page = input_.Pick(pages);
     const uint64_t bit = input_.Below(65536);
     if (input_.OneIn(2)) {
-      if (!model_->TablesAreSound()) return;
+      static_assert(offsetof(PageHeader, tag) == 0);
+      const bool tag = bit % (8 * sizeof(PageHeader)) < 8 * sizeof(PageHeader::tag);
+      if (tag && !model_->TablesAreSound()) return;
       faults().FlipHeader(page, bit);
-      model_->NoteFlippedHeader(page);
+      model_->NoteFlippedHeader(page, tag);
     } else if (pool().checksum(page)) {  // a flip in a page that is still written cannot be found
       faults().FlipContents(page, bit);
       model_->NoteFlippedContents(page, bit);
