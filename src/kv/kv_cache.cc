@@ -285,6 +285,9 @@ void KvCache::PublishPrefix(BlockTable& table, std::span<const TokenId> computed
       continue;
     }
     Use(*same);
+    // Their bits are the same, so the checksum goes along.
+    const std::optional<uint64_t> checksum = pool_.checksum(page);
+    if (checksum && !pool_.checksum(*same)) pool_.Seal(*same, *checksum);
     Free(table, i, i + 1);
     table.pages[i] = {same->value(), pool_.header(*same)};
     table.offsets[i] = pool_.Offset(*same);

@@ -453,6 +453,28 @@ TEST(Prefix, WhatIsDroppedForOneLayoutLeavesSlabsForOthers) {
   for (BlockTable* table : {&holder, &next, &other}) cache->Release(*table);
 }
 
+// A table that gives its own sealed page back for one without checksum takes the checksum along.
+TEST(Prefix, ATwinThatIsSealedSealsThePageThatStays) {
+  Rig rig(8);
+  std::mt19937 random(16);
+  const auto scope = Scope("a");
+  const Tokens tokens = RandomTokens(random, 32);
+  BlockTable one{.layout = LayoutId(0), .scope = scope->Hash(), .sharing = scope};
+  BlockTable two = one;
+  ASSERT_TRUE(rig->Reserve(one, 32) && rig->Reserve(two, 32));
+  rig->PublishPrefix(one, tokens);
+  rig->Seal(two, 32);
+  rig->PublishPrefix(two, tokens);
+  EXPECT_EQ(rig->pool().used_pages(), 2u);
+  EXPECT_TRUE(rig->pool().checksum(PageId(two.pages[0].page)).has_value());
+  const BlockTable* tables[] = {&one, &two};
+  EXPECT_TRUE(CheckKvInvariants(*rig.operator->(), tables).empty());
+  EXPECT_TRUE(rig->Scrub(8).empty());  // both are all zeros, as they were made
+  EXPECT_EQ(rig->scrub_checks().ok, 2u);
+  rig->Release(one);
+  rig->Release(two);
+}
+
 // Between the check of headers and the end of the step, a fault makes the table name a page of
 // another request.
 TEST(Prefix, WhatWouldFollowAForeignPageIsNotFound) {
