@@ -1,5 +1,6 @@
 // The engine's distrust of pages, and the way of pages to swap space and back.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -171,7 +172,12 @@ std::vector<std::string> EngineImpl::Violations() const {
   uint64_t swapped = 0;
   for (const Sequence* sequence : waiting_.all()) {
     if (!sequence->swapped) continue;
-    for (const SwappedTable& table : sequence->swapped->tables) swapped += table.piece.size();
+    for (size_t g = 0; g < sequence->swapped->tables.size(); ++g) {
+      const SwappedTable& table = sequence->swapped->tables[g];
+      swapped += table.piece.size();
+      std::ranges::move(CheckSwappedTable(cache_->pool().layout(sequence->tables[g].layout), table),
+                        std::back_inserter(violations));
+    }
   }
   if (swap_ && swap_->used() != swapped) {
     violations.push_back(fmt::format("{} bytes of swap space in use, {} of waiting requests",
@@ -297,7 +303,8 @@ void EngineImpl::SwapIn(Sequence& sequence) {
     }
     return;
   }
-  sequence.computed = swapped->computed;
+  // More where another request with the same tokens came further meanwhile.
+  sequence.computed = std::max(sequence.computed, swapped->computed);
   ++totals_.swaps_in;
   totals_.swap_in_bytes += bytes;
   totals_.swap_in_seconds += SecondsSince(begin);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -23,6 +25,7 @@ class Checker {
     CheckTree();
     CheckIdle();
     for (size_t t = 0; t < tables_.size(); ++t) CheckPublished(t);
+    std::ranges::move(CheckSeals(snapshot_, tables_), std::back_inserter(violations_));
     return std::move(violations_);
   }
 
@@ -170,7 +173,7 @@ class Checker {
   // The cached pages of a table are its leading ones, each the parent of the next.
   void CheckPublished(size_t t) {
     const BlockTable& table = *tables_[t];
-    for (size_t i = 0; i < table.pages.size(); ++i) {
+    for (size_t i = table.returned; i < table.pages.size(); ++i) {
       const auto node = nodes_.find(table.pages[i].page);
       if (node == nodes_.end()) continue;
       if (i >= table.published) Violation("table {} entry {}: cached, not published", t, i);
@@ -197,6 +200,54 @@ class Checker {
 std::vector<std::string> CheckKvInvariants(const KvCache& cache,
                                            std::span<const BlockTable* const> tables) {
   return Checker(cache, tables).Run();
+}
+
+// A checksum is for bytes that nobody writes any more, and goes with the page's header.
+std::vector<std::string> CheckSeals(const PoolSnapshot& pool,
+                                    std::span<const BlockTable* const> tables) {
+  std::vector<std::string> violations;
+  for (uint32_t id = 0; id < pool.pages.size(); ++id) {
+    const PoolSnapshot::Page& page = pool.pages[id];
+    if (page.sealed && page.references == 0 && !page.cached)
+      violations.push_back(fmt::format("page {}: free, and sealed", id));
+  }
+  for (size_t t = 0; t < tables.size(); ++t) {
+    const BlockTable& table = *tables[t];
+    if (std::max(table.sealed, table.published) > table.pages.size())
+      violations.push_back(fmt::format("table {}: more pages sealed or published than it has", t));
+    for (size_t i = table.returned; i < table.pages.size(); ++i) {
+      if (table.pages[i].page >= pool.pages.size()) continue;  // CheckTables says so
+      const bool sealed = pool.pages[table.pages[i].page].sealed;
+      if (sealed && i >= std::max(table.sealed, table.published))
+        violations.push_back(fmt::format("table {} entry {}: sealed, and not full", t, i));
+      if (!sealed && i < table.sealed)
+        violations.push_back(fmt::format("table {} entry {}: full, and lost its checksum", t, i));
+    }
+  }
+  return violations;
+}
+
+std::vector<std::string> CheckSwappedTable(const KvPageLayout& layout,
+                                           const SwappedTable& swapped) {
+  std::vector<std::string> violations;
+  const uint64_t entries = (swapped.tokens + layout.block_size - 1) / layout.block_size;
+  if (swapped.returned + swapped.pages.size() != entries) {
+    violations.push_back(fmt::format("{} pages in swap space and {} given back, of {}",
+                                     swapped.pages.size(), swapped.returned, entries));
+  }
+  std::set<uint64_t> offsets;
+  for (const SwappedTable::Page& page : swapped.pages) {
+    const bool inside = page.offset % layout.page_bytes == 0 &&
+                        page.offset + layout.page_bytes <= swapped.piece.size();
+    if (!inside || !offsets.insert(page.offset).second)
+      violations.push_back(fmt::format("swapped page at {}: outside, or twice", page.offset));
+  }
+  if (swapped.piece.size() != swapped.pages.size() * layout.page_bytes) {
+    violations.push_back(fmt::format("{} bytes of swap space for {} pages of {}",
+                                     swapped.piece.size(), swapped.pages.size(),
+                                     layout.page_bytes));
+  }
+  return violations;
 }
 
 }  // namespace masu

@@ -51,7 +51,8 @@ PageExpectation KvCache::Allocate(const BlockTable& table, uint32_t first_positi
     if (page) return *page;
     // FreePages counted idle pages, so there is one: the page that nobody has used for longest.
     MASU_CHECK(tree_.has_value());
-    const std::optional<PageId> oldest = tree_->Oldest();
+    const std::optional<PageId> oldest =
+        tree_->Oldest([&](PageId page_id) { return pool_.MakesRoom(page_id, table.layout); });
     MASU_CHECK(oldest.has_value());
     RemoveFromTree(*oldest);
     ++dropped_pages_;
@@ -190,7 +191,8 @@ KvCache::SwapInResult KvCache::SwapIn(BlockTable& table, const SwappedTable& swa
       return SwapInResult::kDamaged;
     }
     ops_.WritePage(*arena_, table.offsets[i], staging_);
-    if ((i + 1) * block_size <= swapped.tokens) {
+    // Not after pages without checksum: there are none then (integrity is off).
+    if ((i + 1) * block_size <= swapped.tokens && i == std::max(table.sealed, table.returned)) {
       pool_.Seal(PageId(table.pages[i].page), page.checksum);
       table.sealed = i + 1;
     }
@@ -263,7 +265,11 @@ uint32_t KvCache::TakePrefix(BlockTable& table, std::span<const TokenId> tokens)
     table.offsets.push_back(pool_.Offset(page));
   });
   table.published = table.pages.size();
-  table.sealed = table.published;
+  const auto sealed = [this](const PageExpectation& entry) {
+    return pool_.checksum(PageId(entry.page)).has_value();
+  };
+  const auto end = std::find_if_not(table.pages.begin(), table.pages.end(), sealed);
+  table.sealed = static_cast<size_t>(end - table.pages.begin());
   return static_cast<uint32_t>(table.pages.size()) * pool_.layout(table.layout).block_size;
 }
 
@@ -273,12 +279,14 @@ void KvCache::PublishPrefix(BlockTable& table, std::span<const TokenId> computed
   for (; (table.published + 1) * block_size <= computed.size(); ++table.published) {
     const size_t i = table.published;
     const PageId page(table.pages[i].page);
-    std::optional<PageId> parent;
-    if (i > 0) parent = PageId(table.pages[i - 1].page);
     // Pages in doubt left the tree, and what follows them stays outside. A page that is not the
-    // table's own must never be found as if it were.
+    // table's own must never be found as if it were, nor as what follows a page that is not.
     if (pool_.Find(table.pages[i]) != page || pool_.quarantined(page)) return;
-    if (parent && !tree_->Contains(*parent)) return;
+    std::optional<PageId> parent;
+    if (i > 0) {
+      parent = PageId(table.pages[i - 1].page);
+      if (pool_.Find(table.pages[i - 1]) != parent || !tree_->Contains(*parent)) return;
+    }
     const std::span<const TokenId> tokens = computed.subspan(i * block_size, block_size);
     const std::optional<PageId> same = tree_->Find(*table.sharing, parent, tokens);
     if (!same) {
@@ -289,6 +297,9 @@ void KvCache::PublishPrefix(BlockTable& table, std::span<const TokenId> computed
       continue;
     }
     Use(*same);
+    // Their bits are the same, so the checksum goes along.
+    const std::optional<uint64_t> checksum = pool_.checksum(page);
+    if (checksum && !pool_.checksum(*same)) pool_.Seal(*same, *checksum);
     Free(table, i, i + 1);
     table.pages[i] = {same->value(), pool_.header(*same)};
     table.offsets[i] = pool_.Offset(*same);

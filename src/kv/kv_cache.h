@@ -25,7 +25,7 @@ struct BlockTable {
   size_t returned = 0;  // leading pages that left a sliding window and were given back
   std::shared_ptr<const CacheScope> sharing = {};  // null: its pages are its own
   size_t published = 0;  // leading pages that are, or were, pages of the prefix tree
-  size_t sealed = 0;     // leading pages that are full and have a checksum
+  size_t sealed = 0;     // leading pages that are full, and have a checksum or were given back
 
   uint64_t held() const { return pages.size() - returned; }
 };

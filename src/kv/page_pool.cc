@@ -79,10 +79,29 @@ void PagePool::CeaseLive(SlabId id) {
   available_[layout] -= geometry_.pages_per_slab[layout] - 1;
 }
 
+std::optional<SlabId> PagePool::SlabWithRoom(LayoutId layout) {
+  const std::vector<SlabId>& open = open_[layout.value()];
+  if (available_[layout.value()] > 0) {
+    const auto live = std::find_if(open.rbegin(), open.rend(),
+                                   [&](SlabId id) { return slabs_[id.value()].live > 0; });
+    if (live == open.rend()) return std::nullopt;
+    return *live;
+  }
+  if (open.empty() && !TakeSlab(layout)) return std::nullopt;
+  return open.back();
+}
+
+bool PagePool::MakesRoom(PageId page, LayoutId layout) const {
+  if (available_[layout.value()] == 0) return true;
+  const Slab& slab = slabs_[SlabOf(page).value()];
+  return slab.layout == layout && slab.live > 0;
+}
+
 std::optional<PageExpectation> PagePool::Allocate(LayoutId layout, uint64_t scope,
                                                   uint32_t first_position) {
-  if (open_[layout.value()].empty() && !TakeSlab(layout)) return std::nullopt;
-  const SlabId slab_id = open_[layout.value()].back();
+  const std::optional<SlabId> room = SlabWithRoom(layout);
+  if (!room) return std::nullopt;
+  const SlabId slab_id = *room;
   Slab& slab = slabs_[slab_id.value()];
   const uint32_t index = slab.free.back();
   slab.free.pop_back();
@@ -223,7 +242,11 @@ PoolSnapshot PagePool::Snapshot() const {
                         .used_bytes = used_bytes_,
                         .last_tag = last_tag_};
   for (const Page& page : pages_)
-    snapshot.pages.push_back({page.references, page.cached, page.quarantined, page.header});
+    snapshot.pages.push_back({.references = page.references,
+                              .cached = page.cached,
+                              .quarantined = page.quarantined,
+                              .sealed = page.checksum.has_value(),
+                              .header = page.header});
   for (const Slab& slab : slabs_) snapshot.slabs.push_back({slab.layout, slab.free});
   for (uint32_t i = 0; i < layouts_.size(); ++i)
     snapshot.free_pages.push_back(FreePages(LayoutId(i)));

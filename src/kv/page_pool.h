@@ -28,6 +28,7 @@ struct PoolSnapshot {
     uint32_t references = 0;
     bool cached = false;
     bool quarantined = false;
+    bool sealed = false;
     PageHeader header;
   };
   struct Slab {
@@ -51,8 +52,11 @@ class PagePool {
   static uint64_t BytesPerPage();
 
   // A page with one reference and a header with a tag that was never used before; nullopt if none
-  // is free. Cached pages are not touched.
+  // is free. Cached pages are not touched. What slabs with live pages have left comes first, idle
+  // pages too: a slab that nobody needs stays free for all layouts, as Budget counts it.
   std::optional<PageExpectation> Allocate(LayoutId layout, uint64_t scope, uint32_t first_position);
+  // Allocate found none: whether it helps to drop this idle page.
+  bool MakesRoom(PageId page, LayoutId layout) const;
   // The page is in use, or cached.
   void AddReference(PageId page);
   // True if this was the last reference and nothing keeps the page: it is free now and its header
@@ -124,6 +128,7 @@ class PagePool {
   void Open(SlabId slab);   // has free pages: allocation may take from it
   void Close(SlabId slab);  // has none left, or returned to the stock
   bool TakeSlab(LayoutId layout);
+  std::optional<SlabId> SlabWithRoom(LayoutId layout);
   void ReturnPage(PageId page);
   // A page becomes live, or ceases to be: what could be had changes.
   void BecomeLive(SlabId slab);

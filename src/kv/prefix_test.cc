@@ -466,6 +466,81 @@ TEST(Prefix, IdlePagesOfOneLayoutMakeRoomForAnother) {
   EXPECT_EQ(cache->pool().used_bytes(), 0u);
 }
 
+// A page of a slab with live pages goes before one of a slab that any layout could have, though
+// that one is older: a plan for both layouts counts on it.
+TEST(Prefix, WhatIsDroppedForOneLayoutLeavesSlabsForOthers) {
+  const auto ops = CreateOps({.backend = "ref", .isa = {}, .num_threads = 1}).value();
+  const std::vector<KvPageLayout> layouts = {Layout(0, KvEncoding::kBFloat16, "auto"),
+                                             Layout(1, KvEncoding::kFp8E4M3, "unit")};
+  const auto cache = std::move(KvCache::Create(*ops, {layouts[0].page_bytes * 2}, layouts,
+                                               {.share_prefixes = true}))
+                         .value();
+  ASSERT_EQ(cache->pool().TotalPages(LayoutId(1)), 4u);  // two to a slab
+  std::mt19937 random(14);
+  const auto scope = Scope("a", "", 0, 1);
+  const BlockTable empty{.layout = LayoutId(1), .scope = scope->Hash(), .sharing = scope};
+  const Tokens old = RandomTokens(random, 32), young = RandomTokens(random, 32);
+  BlockTable first = empty, second = empty, holder = empty, next = empty;
+  ASSERT_TRUE(cache->Reserve(first, 32) && cache->Reserve(second, 32));
+  cache->PublishPrefix(first, old);
+  cache->PublishPrefix(second, young);
+  ASSERT_EQ(cache->TakePrefix(holder, std::span(young).first(16)), 16u);
+  cache->Release(first);   // a slab of idle pages
+  cache->Release(second);  // one with a live page and an idle one
+  const PageCounts wanted = {1, 1};
+  ASSERT_TRUE(cache->pool().Budget().Fits(wanted));
+  BlockTable other{.layout = LayoutId(0)};
+  EXPECT_TRUE(cache->Reserve(next, 16));
+  EXPECT_EQ(cache->MatchPrefix(empty, old).tokens, 32u);
+  EXPECT_TRUE(cache->Reserve(other, 16));
+  for (BlockTable* table : {&holder, &next, &other}) cache->Release(*table);
+}
+
+// A table that gives its own sealed page back for one without checksum takes the checksum along.
+TEST(Prefix, ATwinThatIsSealedSealsThePageThatStays) {
+  Rig rig(8);
+  std::mt19937 random(16);
+  const auto scope = Scope("a");
+  const Tokens tokens = RandomTokens(random, 32);
+  BlockTable one{.layout = LayoutId(0), .scope = scope->Hash(), .sharing = scope};
+  BlockTable two = one;
+  ASSERT_TRUE(rig->Reserve(one, 32) && rig->Reserve(two, 32));
+  rig->PublishPrefix(one, tokens);
+  rig->Seal(two, 32);
+  rig->PublishPrefix(two, tokens);
+  EXPECT_EQ(rig->pool().used_pages(), 2u);
+  EXPECT_TRUE(rig->pool().checksum(PageId(two.pages[0].page)).has_value());
+  const BlockTable* tables[] = {&one, &two};
+  EXPECT_TRUE(CheckKvInvariants(*rig.operator->(), tables).empty());
+  EXPECT_TRUE(rig->Scrub(8).empty());  // both are all zeros, as they were made
+  EXPECT_EQ(rig->scrub_checks().ok, 2u);
+  rig->Release(one);
+  rig->Release(two);
+}
+
+// Between the check of headers and the end of the step, a fault makes the table name a page of
+// another request.
+TEST(Prefix, WhatWouldFollowAForeignPageIsNotFound) {
+  Rig rig(32);
+  std::mt19937 random(15);
+  const auto scope = Scope("a");
+  const Tokens own = RandomTokens(random, 48), foreign = RandomTokens(random, 33);
+  Rig::Live* other = rig.Run(foreign, scope);
+  BlockTable table{.layout = LayoutId(0), .scope = scope->Hash(), .sharing = scope};
+  ASSERT_TRUE(rig->Reserve(table, 48));
+  rig->PublishPrefix(table, std::span(own).first(32));
+  KvFaults(*rig.operator->()).NameForeignPage(table, 1, PageId(other->table.pages[1].page));
+  rig->PublishPrefix(table, own);
+  EXPECT_EQ(table.published, 2u);
+  Tokens mixed(foreign.begin(), foreign.begin() + 32);
+  mixed.insert(mixed.end(), own.begin() + 32, own.end());
+  const BlockTable probe{.layout = LayoutId(0), .sharing = scope};
+  EXPECT_EQ(rig->MatchPrefix(probe, mixed).tokens, 32u);
+  rig->Release(table);
+  rig.End(other);
+  EXPECT_EQ(rig.Violation(), "");
+}
+
 TEST(PrefixInvariants, SeePlantedFaults) {
   Rig rig(32);
   std::mt19937 random(13);

@@ -89,9 +89,10 @@ void PrefixTree::MarkUsed(PageId page) {
   ++generation_;
 }
 
-std::optional<PageId> PrefixTree::Oldest() const {
-  if (idle_.empty()) return std::nullopt;
-  return idle_.front();
+std::optional<PageId> PrefixTree::Oldest(const std::function<bool(PageId)>& wanted) const {
+  const auto found = std::find_if(idle_.begin(), idle_.end(), wanted);
+  if (found == idle_.end()) return std::nullopt;
+  return *found;
 }
 
 void PrefixTree::RemoveLeaf(PageId page) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -64,8 +65,9 @@ class PrefixTree {
   // dropped first; a table gives its last page back first, so children are before their parents.
   void MarkIdle(PageId page);
   void MarkUsed(PageId page);
-  // The page to drop next: idle, and without children. nullopt if no page is idle.
-  std::optional<PageId> Oldest() const;
+  // The page to drop next: of the idle ones that `wanted` is true of, the one longest unused.
+  // nullopt if there is none.
+  std::optional<PageId> Oldest(const std::function<bool(PageId)>& wanted) const;
   // Takes out a page and all that hangs below it; returns them, the page last.
   std::vector<PageId> Remove(PageId page);
 

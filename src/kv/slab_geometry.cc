@@ -1,6 +1,7 @@
 #include "kv/slab_geometry.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace masu {
 namespace {
@@ -51,6 +52,28 @@ class SlabSearch {
   uint64_t best_cost_ = UINT64_MAX;
 };
 
+// Whether all tails together take more than 1 % of the arena from a layout. Where it holds fewer
+// than 200 pages, the page that does not fit at its end is half of that already, and no slab size
+// helps.
+bool LosesTooMuch(uint64_t arena, uint64_t slab, std::span<const uint64_t> page_bytes) {
+  constexpr uint64_t kPages = 200;
+  return std::any_of(page_bytes.begin(), page_bytes.end(), [&](uint64_t page) {
+    const uint64_t used = arena / slab * (slab / page) * page;
+    return arena >= kPages * page && used * 100 < arena * 99;
+  });
+}
+
+// The smallest slab that is a whole fraction of the arena, so that there is no tail at the arena's
+// end, and loses little enough; nullopt if there is none of which each layout could have one.
+std::optional<uint64_t> WholeFraction(uint64_t arena, std::span<const uint64_t> page_bytes) {
+  const uint64_t largest = *std::max_element(page_bytes.begin(), page_bytes.end());
+  for (uint64_t slabs = arena / largest; slabs >= page_bytes.size(); --slabs) {
+    const uint64_t slab = arena / slabs / kAlignment * kAlignment;
+    if (slab >= largest && !LosesTooMuch(arena, slab, page_bytes)) return slab;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Result<SlabGeometry> PickSlabGeometry(Bytes arena, std::span<const uint64_t> page_bytes) {
@@ -75,7 +98,10 @@ Result<SlabGeometry> PickSlabGeometry(Bytes arena, std::span<const uint64_t> pag
       search.Consider(std::max(slab, arena.value / (arena.value / slab) / kAlignment * kAlignment));
     }
   }
-  const uint64_t best_slab = search.best() > 0 ? search.best() : largest;
+  uint64_t best_slab = search.best() > 0 ? search.best() : largest;
+  // Happens in arenas of a few hundred pages, where these slabs leave a large tail at the end.
+  if (LosesTooMuch(arena.value, best_slab, page_bytes))
+    best_slab = WholeFraction(arena.value, page_bytes).value_or(best_slab);
   SlabGeometry geometry;
   geometry.slab_bytes = best_slab;
   const uint64_t slabs = arena.value / best_slab;
