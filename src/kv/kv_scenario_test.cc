@@ -48,7 +48,7 @@ TEST(KvScenario, TheCacheDoesWhatTheNaiveModelSays) {
 
 // Other seeds, for as long as a soak may take.
 TEST(KvScenario, DISABLED_SoakTheCacheDoesWhatTheNaiveModelSays) {
-  RunScenarios(kScenarios, 100 * kScenarios);
+  RunScenarios(kScenarios, 50 * kScenarios);
 }
 
 }  // namespace
