@@ -168,10 +168,13 @@ Result<RequestId> EngineImpl::Submit(Request request) {
 
   const std::lock_guard lock(mutex_);
   if (stats_.kv_unready) {
-    return MakeError(ErrorCode::kUnavailable,
-                     "KV pages failed {} checks within a minute: nothing is admitted until a "
-                     "minute has passed; see the log, and restart the server if it goes on",
-                     config_.kv_integrity_unready_after);
+    Error error =
+        MakeError(ErrorCode::kUnavailable,
+                  "KV pages failed {} checks within a minute: nothing is admitted until "
+                  "a minute has passed; see the log, and restart the server if it goes on",
+                  config_.kv_integrity_unready_after);
+    error.retry_after = 60;
+    return error;
   }
   if (QueueIsFull(state->owner, choices)) {
     ++queue_full_;
