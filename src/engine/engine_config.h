@@ -26,8 +26,8 @@ struct EngineConfig {
   std::string kv_cache_dtype = "auto";         // design.md, KV encodings
   std::string kv_scale = "auto";               // auto | dynamic | unit
   Bytes server_memory;  // what a server around the engine holds for requests; a part of the plan
-  bool enable_prefix_caching = true;           // pages of equal prefixes are shared and kept
-  uint32_t prefix_hash_bits = 64;              // of the index of prefixes; fewer are for tests
+  bool enable_prefix_caching = true;  // pages of equal prefixes are shared and kept
+  uint32_t prefix_hash_bits = 64;     // of the index of prefixes; fewer are for tests
   // Pages that are not trusted (design.md, promise 4)
   KvIntegrity kv_integrity = KvIntegrity::kRepair;
   uint32_t kv_integrity_unready_after = 3;  // mismatches within a minute; 0: never
@@ -36,7 +36,7 @@ struct EngineConfig {
   // Preemption
   PreemptionMode preemption_mode = PreemptionMode::kAuto;
   std::optional<Bytes> swap_space;  // for pages of preempted requests; nullopt: see PlanRequest
-  std::string swap_dir;       // they go to files there instead of memory
+  std::string swap_dir;             // they go to files there instead of memory
   // Scheduling
   uint32_t max_num_seqs = 256;
   uint32_t max_num_batched_tokens = 2048;
