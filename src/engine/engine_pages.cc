@@ -31,7 +31,8 @@ void EngineImpl::InjectFaults(StepPlan& plan) {
 }
 
 void EngineImpl::CheckPages(StepPlan& plan) {
-  if (config_.kv_integrity == KvIntegrity::kOff || plan.entries.empty()) return;
+  if (config_.kv_integrity == KvIntegrity::kOff) return;
+  if (plan.entries.empty() && damaged_.empty()) return;
   const auto begin = Clock::now();
   std::vector<KvCache::Check> checks;
   for (const StepPlan::Entry& entry : plan.entries) {
@@ -100,7 +101,8 @@ void EngineImpl::Distrust(const std::set<Sequence*>& victims,
              sequence->request->id);
     ++sequence->repairs;
     ++totals_.kv_pages_repaired;
-    ReturnToQueue(*sequence);
+    // One that came back damaged may have been preempted in the same step.
+    if (sequence->state == SequenceState::kRunning) ReturnToQueue(*sequence);
   }
   for (RequestState* request : doomed) AbortForIntegrity(*request);
 }
@@ -299,7 +301,7 @@ void EngineImpl::SwapIn(Sequence& sequence) {
     }
     if (result == KvCache::SwapInResult::kDamaged) {
       LogError("pages of request {} came back damaged from swap space", sequence.request->id);
-      damaged_.insert(&sequence);
+      if (config_.kv_integrity != KvIntegrity::kOff) damaged_.insert(&sequence);
     }
     return;
   }

@@ -136,7 +136,25 @@ TEST(FaultsTogether, NeverReachAnAnswer) {
   ExpectNothingHeld(rig);
 }
 
-// The test above is one that can fail: without checks the same faults change answers.
+// What came back damaged may find no pages in the same step, and is preempted then.
+TEST(FaultsTogether, DamagedAndPreemptedInOneStep) {
+  const std::vector<Request> requests = Requests(kSanitized ? 60 : 200, 5);
+  const std::vector<Answer> expected = EngineRig(RandModel(), TinyConfig()).Run(requests);
+  for (const KvIntegrity mode : {KvIntegrity::kRepair, KvIntegrity::kAbort, KvIntegrity::kOff}) {
+    EngineRig rig(RandModel(), FaultyConfig("flipped_swap=0.5,failed_allocation=0.3", mode),
+                  kPages);
+    const std::vector<Answer> answers = rig.Run(requests);
+    for (size_t i = 0; i < answers.size(); ++i) {
+      if (answers[i].finish != FinishReason::kError) {
+        EXPECT_EQ(Difference(answers[i], expected[i]), "") << i;
+      }
+    }
+    EXPECT_GT(rig.stats().swap_in_checks.mismatch, 0u);
+    ExpectNothingHeld(rig);
+  }
+}
+
+// The first of these tests is one that can fail: without checks the same faults change answers.
 TEST(FaultsWithoutChecks, DoReachAnswers) {
   const std::vector<Request> requests = Requests(60, 1);
   EngineRig twin(RandModel(), TinyConfig());
