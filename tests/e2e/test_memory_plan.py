@@ -132,3 +132,32 @@ def test_plan_that_does_not_fit_is_refused_before_loading(smollm2_path, share):
     assert done.returncode == 1 and "packing weights" not in done.stderr, done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert re.search(r"--kv-cache-memory-bytes .*use at most [\d.]+ (GiB|MiB)", last), last
+
+
+@pytest.mark.parametrize("flags, least", [(["bfloat16"], 32), (["fp8", "--kv-scale", "unit"], 64), (["fp8"], 62)], ids=str)
+def test_room_for_half_of_the_requests(smollm2_path, serve, flags, least):
+    """64 requests of eight pages where 32.5 fit at bfloat16: all are answered, inside the plan."""
+    pages = 260
+    server = serve(smollm2_path, "--kv-cache-memory-bytes", pages * 16 * 23040, "--swap-space", "0.0625",
+                   "--kv-cache-dtype", *flags)
+    rng = random.Random(4)
+    prompts = [prompt_of(rng, 48) for _ in range(64)]
+    most, ended = [0], threading.Event()
+
+    def watch():
+        while not ended.wait(0.02):
+            text = server.get("/metrics").body
+            running, used = (float(re.search(rf"^masu:{name}\{{[^}}]*\}} (\S+)$", text, re.MULTILINE)[1])
+                             for name in ("num_requests_running", "kv_pages_used"))
+            most[0] = max(most[0], min(running, used / 8))
+    watcher = threading.Thread(target=watch)
+    with Peak(server) as peak:
+        watcher.start()
+        answers = in_parallel(lambda prompt: server.complete(prompt, max_tokens=80, ignore_eos=True), prompts)
+        ended.set()
+        watcher.join()
+    assert [answer["usage"]["completion_tokens"] for answer in answers] == [80] * 64
+    # What was seen between two looks is a page of each short at worst.
+    assert most[0] >= least * 7 / 8
+    assert peak.samples > 20 and peak.peak <= planned(server)["total"]
+    print(f"{flags}: {most[0]:.1f} requests resident at once, peak {peak.peak / MIB:.0f} of {planned(server)['total'] / MIB:.0f} MiB")
