@@ -74,7 +74,9 @@ def load(server, each, tokens):
 @pytest.mark.parametrize("arena, threads, each", [("64MiB", 2, 6), ("512MiB", 1, 2), ("64MiB", 16, 2)])
 def test_process_stays_inside_its_plan(smollm2_path, logs, arena, threads, each):
     """Peak anonymous and shared memory, from the start of the process to the end of a heavy load, is below the total."""
-    server = Server(smollm2_path, "--kv-cache-memory-bytes", arena, "--threads", threads, logs=logs).spawn()
+    # Swap space that nobody uses would only widen the bound.
+    server = Server(smollm2_path, "--kv-cache-memory-bytes", arena, "--threads", threads, "--swap-space", "0",
+                    logs=logs).spawn()
     try:
         with Peak(server) as peak:
             wait_until(server.is_ready, START_SECONDS, "/health answers 200")
@@ -86,6 +88,7 @@ def test_process_stays_inside_its_plan(smollm2_path, logs, arena, threads, each)
     total = parts.pop("total")
     assert peak.samples > 20
     assert parts["kv_arena"] + parts["weights"] < peak.peak, "the pages are committed and counted"
+    print(f"peak {peak.peak / MIB:.0f} of {total / MIB:.0f} MiB")
     assert peak.peak <= total, f"{peak.peak / MIB:.0f} MiB of a plan of {total / MIB:.0f}: {parts}"
     assert sum(parts.values()) == total
     assert parts["reserve"] <= 0.03 * total
