@@ -89,7 +89,7 @@ struct CacheInfo {
   bool prefix_caching = false;    // asked for, and possible with this model
   std::string recommended_dtype;  // lowest measured error at 8 bits (design.md, promise 6)
   ProcessMemory memory;           // the plan that the process stays inside
-  Bytes swap;                     // room for pages of preempted requests, in memory or files
+  Bytes swap;                     // room for pages of preempted requests; 0: they are recomputed
 };
 
 // What the cache holds right now, and what is wrong with it (for /debug/kv). No tokens, no secrets.

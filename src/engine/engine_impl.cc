@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "engine/engine_memory.h"
 #include "engine/random.h"
 #include "kv/invariants.h"
@@ -60,7 +61,7 @@ Result<void> EngineImpl::Init() {
   if (config_.preemption_mode == PreemptionMode::kSwap && cache_info_.swap.value == 0) {
     return InvalidArgument("--preemption-mode swap needs a --swap-space above 0");
   }
-  if (cache_info_.swap.value > 0 && config_.preemption_mode != PreemptionMode::kRecompute) {
+  if (cache_info_.swap.value > 0) {
     MASU_ASSIGN_OR_RETURN(swap_, SwapSpace::Create(cache_info_.swap, config_.swap_dir));
     totals_.swap_limit_bytes = swap_->limit();
   }
@@ -266,14 +267,12 @@ bool EngineImpl::Step() {
   CheckPages(plan);
   const auto begin = std::chrono::steady_clock::now();
   if (!plan.entries.empty()) RunStep(plan);
-  MeasureSpeed(plan,
-               std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  MeasureSpeed(plan, SecondsSince(begin));
   Commit(plan);
   if (cache_->pool().quarantined_pages() > 0) cache_->EndQuarantine(LiveTables());
   CheckInvariants();
   UpdateReadiness();
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = SecondsSince(start);
   // Statistics first: whoever gets a final update may look at them at once.
   PublishStats(plan.entries.empty() ? 0 : seconds, plan);
   Deliver();
@@ -391,7 +390,7 @@ void EngineImpl::SettlePages(Sequence& sequence) {
   if (config_.kv_integrity == KvIntegrity::kOff) return;
   const auto begin = Clock::now();
   for (BlockTable& table : sequence.tables) cache_->Seal(table, sequence.computed);
-  totals_.kv_seal_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  totals_.kv_seal_seconds += SecondsSince(begin);
 }
 
 void EngineImpl::Admit(Sequence& sequence) {
@@ -525,10 +524,13 @@ void EngineImpl::Finish(Sequence& sequence, FinishReason reason, ChoiceUpdate up
   outbox_.push_back({request.sink, request.id, std::move(update)});
 }
 
-void EngineImpl::EndRequest(RequestState& request, FinishReason reason) {
+void EngineImpl::EndRequest(RequestState& request, FinishReason reason, const std::string& error) {
   request.aborted = true;
   for (auto& sequence : request.sequences) {
-    if (sequence->state != SequenceState::kFinished) Finish(*sequence, reason, {});
+    if (sequence->state == SequenceState::kFinished) continue;
+    ChoiceUpdate update;
+    update.error = error;
+    Finish(*sequence, reason, std::move(update));
   }
   Forget(request);
 }

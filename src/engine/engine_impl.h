@@ -80,7 +80,8 @@ class EngineImpl final : public Engine {
   void AppendToken(Sequence& sequence, TokenOutput output);
   void Fail(Sequence& sequence, std::string error);
   void Finish(Sequence& sequence, FinishReason reason, ChoiceUpdate update);
-  void EndRequest(RequestState& request, FinishReason reason);  // kAbort or kTimeout
+  // With all its choices. kAbort, kTimeout, or kError with what went wrong.
+  void EndRequest(RequestState& request, FinishReason reason, const std::string& error = {});
   void Retire(Sequence& sequence);  // takes a sequence out of its queue and frees its pages
   void Forget(RequestState& request);
   void Preempt(Sequence& sequence);  // moves it to swap space, or lets it be recomputed

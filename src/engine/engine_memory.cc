@@ -194,8 +194,9 @@ Result<EngineMemory> PlanEngineMemory(const ModelShape& shape, const ModelConfig
   info.tokens = row.kv_tokens;
   info.recommended_dtype = memory.plan.recommended_kv_cache_dtype;
   info.memory = *row.process;
-  info.swap =
-      config.swap_dir.empty() ? Bytes{row.process->swap_bytes} : config.swap_space.value_or(GiB(4));
+  info.swap = {row.process->swap_bytes};
+  if (!config.swap_dir.empty() && config.preemption_mode != PreemptionMode::kRecompute)
+    info.swap = config.swap_space.value_or(GiB(4));
   info.prefix_caching = config.enable_prefix_caching && CanSharePrefixes(shape.kv_groups);
   if (config.enable_prefix_caching && !info.prefix_caching) {
     memory.warnings.emplace_back(

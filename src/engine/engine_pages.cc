@@ -4,15 +4,12 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "engine/engine_impl.h"
 #include "kv/invariants.h"
 
 namespace masu {
 namespace {
-
-double SecondsSince(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 // A running mean that follows changes within some ten samples.
 void Follow(double& mean, double sample) { mean = mean == 0 ? sample : 0.9 * mean + 0.1 * sample; }
@@ -110,13 +107,8 @@ void EngineImpl::Distrust(const std::set<Sequence*>& victims,
 void EngineImpl::AbortForIntegrity(RequestState& request) {
   LogError("KV page check failed for request {}: it is aborted", request.id);
   ++totals_.kv_integrity_aborts;
-  for (auto& sequence : request.sequences) {
-    if (sequence->state == SequenceState::kFinished) continue;
-    ChoiceUpdate update;
-    update.error = "a page of the KV cache was not what this request expects; send it again";
-    Finish(*sequence, FinishReason::kError, std::move(update));
-  }
-  Forget(request);
+  EndRequest(request, FinishReason::kError,
+             "a page of the KV cache was not what this request expects; send it again");
 }
 
 void EngineImpl::NoteMismatches(size_t count) {

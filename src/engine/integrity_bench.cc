@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/stopwatch.h"
 #include "engine/engine.h"
 #include "engine/loaded_model.h"
 #include "kv/kv_cache.h"
@@ -24,10 +25,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr double kLimit = 0.01;
-
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 template <typename T>
 T Get(Result<T> result) {

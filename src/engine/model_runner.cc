@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/stopwatch.h"
+
 namespace masu {
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::Create(Model& model, Ops& ops, KvCache& cache,
@@ -73,10 +75,9 @@ void ModelRunner::Run(std::span<const StepPlan::Entry> entries, const Consumer& 
       consume(rows_[begin + i], std::span<const float>(logits_.floats() + size_t{i} * vocab, vocab),
               stats_[i]);
     }
-    consuming += std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+    consuming += SecondsSince(before);
   }
-  forward_seconds_ +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() - consuming;
+  forward_seconds_ += SecondsSince(start) - consuming;
 }
 
 }  // namespace masu
