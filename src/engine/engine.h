@@ -75,10 +75,20 @@ struct EngineStats {
   uint64_t step_tokens = 0;      // sum over steps of tokens computed, prefill and decode
 };
 
+// One way to store K and V that requests may ask for.
+struct KvChoiceInfo {
+  std::string name;            // canonical: "int8", "fp8_e4m3:unit"
+  std::string kv_cache_dtype;  // the encoding alone: "fp8_e4m3"
+  std::string kv_scale;
+  Bytes bytes_per_token;         // as CacheInfo
+  uint32_t max_request_len = 0;  // tokens: what the whole arena holds, or one owner may hold
+};
+
 // What the cache turned out to be; fixed after start.
 struct CacheInfo {
-  std::string kv_cache_dtype;  // canonical name, "fp8_e4m3"
-  std::string kv_scale;        // "dynamic", "unit" or "none"
+  std::string kv_cache_dtype;         // canonical name, "fp8_e4m3"
+  std::string kv_scale;               // "dynamic", "checkpoint", "unit" or "none"
+  std::vector<KvChoiceInfo> choices;  // the first is the one above
   Bytes arena;
   Bytes bytes_per_token;    // all layers, both sides, scales included
   uint32_t block_size = 0;  // tokens per page
@@ -118,6 +128,10 @@ struct KvReport {
   uint64_t swap_used = 0;
   std::vector<std::string> violations;  // of what must always hold; empty if all is well
 };
+
+// The choice that a request means by a name such as "fp8" (empty or "auto": the first). Errors name
+// those there are.
+Result<uint32_t> FindKvChoice(const CacheInfo& info, const std::string& name);
 
 class Engine {
  public:

@@ -339,7 +339,7 @@ TEST(Packing, SixtyFourRequestsWhereThirtyTwoWere) {
     EngineConfig config = TinyConfig();
     const auto loaded = LoadedModel::Load(model.path(), config, [](double, const auto&) {}).value();
     config.kv_cache_dtype = "bfloat16";
-    const KvPageLayout layout = ConfiguredLayouts(loaded->config, config).value().front();
+    const KvPageLayout layout = ConfiguredLayouts(loaded->config, config).value().layouts.front();
     config.kv_cache_memory_bytes = Bytes{layout.page_bytes * 260};
     config.kv_cache_dtype = c.dtype;
     config.kv_scale = c.scale;

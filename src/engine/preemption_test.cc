@@ -46,7 +46,8 @@ TEST(ImpossiblePrompt, AnExplicitContextThatTheArenaCannotHoldIsRefusedAtStart) 
   const auto model = LoadedModel::Load(RandModel().path(), config, [](double, const auto&) {});
   ASSERT_TRUE(model.ok());
   config.max_model_len = 512;
-  const KvPageLayout layout = ConfiguredLayouts(model.value()->config, config).value().front();
+  const KvPageLayout layout =
+      ConfiguredLayouts(model.value()->config, config).value().layouts.front();
   config.kv_cache_memory_bytes = Bytes{layout.page_bytes * 8};
   const auto engine = Engine::Create(model.value(), config);
   ASSERT_FALSE(engine.ok());

@@ -199,7 +199,7 @@ class EngineRig {
             std::optional<uint64_t> pages = std::nullopt) {
     model_ = LoadedModel::Load(file.path(), config, [](double, const std::string&) {}).value();
     if (pages) {
-      const KvPageLayout layout = ConfiguredLayouts(model_->config, config).value().front();
+      const KvPageLayout layout = ConfiguredLayouts(model_->config, config).value().layouts.front();
       config.kv_cache_memory_bytes = Bytes{layout.page_bytes * *pages};
     }
     engine_ = std::move(Engine::Create(model_, config)).value();
