@@ -36,9 +36,7 @@ Result<std::string> ReadText(const std::string& path) {
 
 Result<ScoringOptions> ParseArm(const std::string& name, uint32_t window) {
   ScoringOptions options;
-  const size_t colon = name.find(':');
-  options.kv_cache_dtype = name.substr(0, colon);
-  if (colon != std::string::npos) options.kv_scale = name.substr(colon + 1);
+  options.kv_cache_dtype = name;
   options.max_tokens = window;
   return options;
 }

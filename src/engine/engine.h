@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "base/typed_id.h"
 #include "base/units.h"
+#include "engine/drift.h"
 #include "engine/engine_config.h"
 #include "engine/request.h"
 #include "ops/page_header.h"
@@ -155,6 +156,9 @@ class Engine {
   // Blocks until there may be work or `Wake` was called.
   virtual void WaitForWork() = 0;
   virtual void Wake() = 0;
+
+  // Gets the samples of EngineConfig::drift_sample. Before the first step; null: nobody.
+  virtual void SetDriftObserver(std::shared_ptr<DriftObserver> observer) = 0;
 
   virtual EngineStats Stats() const = 0;
   // Runs the validators between two steps; blocks until then. Errors if the engine does not step.

@@ -40,6 +40,9 @@ struct EngineConfig {
   uint32_t kv_integrity_unready_after = 3;  // mismatches within a minute; 0: never
   double kv_scrub_seconds = 600;  // all sealed pages are verified once in that time; 0: never
   std::string fault_injection;    // as ParseFaultRates reads it; empty: none
+  // Share of requests, 0 to 1, whose answers are compared with those of a 16-bit cache
+  // (engine/drift.h).
+  double drift_sample = 0;
   // Preemption
   PreemptionMode preemption_mode = PreemptionMode::kAuto;
   std::optional<Bytes> swap_space;  // for pages of preempted requests; nullopt: see PlanRequest

@@ -37,6 +37,9 @@ class EngineImpl final : public Engine {
   bool Step() override;
   void WaitForWork() override;
   void Wake() override;
+  void SetDriftObserver(std::shared_ptr<DriftObserver> observer) override {
+    drift_observer_ = std::move(observer);
+  }
   EngineStats Stats() const override;
   Result<KvReport> InspectKv() override;
   const CacheInfo& cache_info() const override { return cache_info_; }
@@ -140,6 +143,7 @@ class EngineImpl final : public Engine {
     ChoiceUpdate update;
   };
   std::vector<Outgoing> outbox_;
+  std::shared_ptr<DriftObserver> drift_observer_;
   std::vector<Sequence*> failed_;  // in this step, retired at commit
   std::set<Sequence*> damaged_;    // in this step, what came back from swap space is
   using Clock = std::chrono::steady_clock;
