@@ -15,7 +15,8 @@ using testing::HasSubstr;
 constexpr uint32_t kVocab = 320;
 
 const TemporaryModel& RandModel() {
-  static const TemporaryModel model(MakeTinyRand({.vocab = kVocab}).value());
+  static const TemporaryModel model(
+      MakeTinyRand({.layers = 3, .head_dim = 32, .vocab = kVocab}).value());
   return model;
 }
 
