@@ -52,7 +52,7 @@ Result<KvOption> MakeChoice(const std::string& name, std::string kv_scale,
                             const PlanConfig& config) {
   const bool brings_scales = config.fp8_kv_scales;
   const std::string wide = config.dtype == "float16" ? "float16" : "bfloat16";
-  const Result<KvEncoding> parsed = ParseKvEncoding(name, brings_scales ? "fp8" : wide);
+  const Result<KvEncoding> parsed = ParseKvEncoding(name, config.fp8_kv_cache ? "fp8" : wide);
   if (!parsed.ok()) {
     if (config.latent && name.starts_with("int4")) {
       return MakeError(ErrorCode::kUnimplemented,
