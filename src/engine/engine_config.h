@@ -25,6 +25,7 @@ struct EngineConfig {
   uint32_t block_size = 16;                    // 8, 16, 32, 64 or 128 tokens per page
   std::string kv_cache_dtype = "auto";         // design.md, KV encodings
   std::string kv_scale = "auto";               // auto | dynamic | unit
+  std::string quantization_param_path;         // K/V scales in SGLang's format; empty: none
   Bytes server_memory;  // what a server around the engine holds for requests; a part of the plan
   bool enable_prefix_caching = true;  // pages of equal prefixes are shared and kept
   uint32_t prefix_hash_bits = 64;     // of the index of prefixes; fewer are for tests
