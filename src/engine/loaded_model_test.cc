@@ -38,7 +38,7 @@ class LoadedKvScales : public testing::Test {
     return LoadedModel::Load(folder_.string(), config_, nullptr);
   }
   std::string WriteScaleFile(const std::string& layers) const {
-    const std::string path = (folder_ / "scales.json").string();
+    std::string path = (folder_ / "scales.json").string();
     const std::string text = fmt::format(
         R"({{"kv_cache": {{"dtype": "float8_e4m3fn", "scaling_factor": {{"0": {{{}}}}}}}}})",
         layers);
