@@ -115,12 +115,29 @@ void AddSwapOptions(CLI::App& app, EngineConfig& config) {
                             "(default): whichever is measured to be faster");
 }
 
+// --api-key "$KEY" with KEY unset would open the server to everybody without a word.
+const CLI::Validator kNotEmpty(
+    [](const std::string& value) {
+      return std::string(value.empty() ? "is empty; give a value, or leave the flag out" : "");
+    },
+    "");
+
+CLI::Option* AddScaleFile(CLI::App& app, std::string& path) {
+  return app
+      .add_option("--quantization-param-path", path,
+                  "K and V scales of an fp8 cache, instead of the checkpoint's: a JSON file as "
+                  "SGLang reads it, also with one scale for K and one for V in a layer")
+      ->check(kNotEmpty)
+      ->type_name("FILE");
+}
+
 void AddEngineOptions(CLI::App& app, EngineConfig& config) {
   app.add_option("--kv-cache-dtype", config.kv_cache_dtype,
                  "auto, bfloat16, float16, float32, fp8 (= fp8_e4m3), fp8_e5m2 or int8")
       ->capture_default_str();
   app.add_option("--kv-scale", config.kv_scale, "scales of 8-bit caches: auto, dynamic or unit")
       ->capture_default_str();
+  AddScaleFile(app, config.quantization_param_path);
   app.add_option_function<std::string>(
          "--kv-cache-memory-bytes",
          [&config](const std::string& text) {
@@ -242,13 +259,6 @@ void AddForeignFlags(CLI::App& app) {
     }
   }
 }
-
-// --api-key "$KEY" with KEY unset would open the server to everybody without a word.
-const CLI::Validator kNotEmpty(
-    [](const std::string& value) {
-      return std::string(value.empty() ? "is empty; give a value, or leave the flag out" : "");
-    },
-    "");
 
 void AddServerOptions(CLI::App& app, ServerConfig& config) {
   app.add_option("--host", config.http.host, "address to listen on; 0.0.0.0 for all")
@@ -495,6 +505,9 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   CLI::App* info_app =
       app.add_subcommand("info", "what a model file holds, or why a running server is slow");
   info_app->add_option("MODEL", info.model, "a .gguf file or a checkpoint directory");
+  CLI::Option* kv_flag = info_app->add_flag(
+      "--kv", info.kv, "show only where the scales of K and V come from, and what they are");
+  AddScaleFile(*info_app, info.quantization_param_path)->needs(kv_flag);
   info_app->add_flag("--why", info.why,
                      "ask the server at --url why it is slow and why requests wait");
   info_app->add_option("--url", info.url, "of a running server")->capture_default_str();
@@ -519,6 +532,7 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   kl_app->add_option("--tokens", kl.tokens, "how many tokens of the text")->capture_default_str();
   kl_app->add_option("--window", kl.window, "context length; each window starts anew")
       ->capture_default_str();
+  AddScaleFile(*kl_app, kl.engine.quantization_param_path);
   kl_app->add_option("--activation-dtype", kl.engine.activation_dtype, "auto, float32 or bfloat16")
       ->capture_default_str();
   kl_app->add_option("--threads", kl.engine.num_threads, "0: all CPUs this process may use")

@@ -32,6 +32,7 @@ struct EngineConfig {
   // Others that a request may ask for; they share the memory. "auto": 16 bits, if the above is
   // less.
   std::vector<std::string> kv_cache_dtype_choices;
+  std::string quantization_param_path;  // K/V scales in SGLang's format; empty: none
   Bytes server_memory;  // what a server around the engine holds for requests; a part of the plan
   bool enable_prefix_caching = true;  // pages of equal prefixes are shared and kept
   uint32_t prefix_hash_bits = 64;     // of the index of prefixes; fewer are for tests

@@ -47,7 +47,8 @@ EngineImpl::~EngineImpl() { AbortAll(); }
 
 Result<void> EngineImpl::Init() {
   MASU_ASSIGN_OR_RETURN(EngineMemory memory,
-                        PlanEngineMemory(model_->shape, model_->config, config_));
+                        PlanEngineMemory(model_->shape, model_->config, config_,
+                                         model_->kv_scales ? &*model_->kv_scales : nullptr));
   cache_info_ = memory.cache_info;
   for (const std::string& warning : memory.warnings) LogWarning("{}", warning);
   MASU_ASSIGN_OR_RETURN(cache_,

@@ -13,7 +13,7 @@ namespace {
 
 // Adds the pages of a choice, group by group.
 Result<void> AddChoice(const ModelConfig& model, KvOption option, uint32_t block_size,
-                       KvLayouts& kv) {
+                       const KvScales* scales, KvLayouts& kv) {
   KvChoice choice{.option = std::move(option), .groups = {}};
   const auto add = [&](const KvGroup& group, const std::vector<KvLayerSides>& sides,
                        std::optional<LayoutId> first_page) -> Result<LayoutId> {
@@ -24,7 +24,12 @@ Result<void> AddChoice(const ModelConfig& model, KvOption option, uint32_t block
                       .num_kv_heads = model.num_kv_heads,
                       .head_dim = model.head_dim,
                       .first_page = first_page};
-    for (const uint32_t layer : group.layers) spec.layers.push_back(sides[layer]);
+    for (const uint32_t layer : group.layers) {
+      KvLayerSides of_layer = sides[layer];
+      if (of_layer.k.scale == KvScale::kStatic) of_layer.k_scales = scales->k[layer];
+      if (of_layer.v.scale == KvScale::kStatic) of_layer.v_scales = scales->v[layer];
+      spec.layers.push_back(std::move(of_layer));
+    }
     MASU_ASSIGN_OR_RETURN(KvPageLayout layout, MakeKvPageLayout(spec));
     kv.layouts.push_back(std::move(layout));
     return id;
@@ -157,22 +162,24 @@ Result<uint32_t> MaxModelLen(const EngineConfig& config, uint64_t longest) {
 
 }  // namespace
 
-Result<KvLayouts> ConfiguredLayouts(const ModelConfig& model, const EngineConfig& config) {
+Result<KvLayouts> ConfiguredLayouts(const ModelConfig& model, const EngineConfig& config,
+                                    const KvScales* scales) {
   if (config.max_num_seqs == 0) return InvalidArgument("--max-num-seqs must be at least 1");
   if (config.max_num_batched_tokens == 0) {
     return InvalidArgument("--max-num-batched-tokens must be at least 1");
   }
-  const KvModelFacts facts = KvFactsOf(model);
+  KvModelFacts facts = KvFactsOf(model);
+  facts.brings_scales = scales != nullptr;
   KvLayouts kv;
   MASU_ASSIGN_OR_RETURN(KvOption standard, MakeKvOption(SpecOf(config), facts));
   MASU_ASSIGN_OR_RETURN(const std::vector<std::string> others,
                         OtherChoices(config, standard, facts));
-  MASU_TRY(AddChoice(model, std::move(standard), config.block_size, kv));
+  MASU_TRY(AddChoice(model, std::move(standard), config.block_size, scales, kv));
   for (const std::string& name : others) {
     MASU_ASSIGN_OR_RETURN(
         KvOption option,
         MakeKvOption({.dtype = name, .skip_layers = config.kv_cache_dtype_skip_layers}, facts));
-    MASU_TRY(AddChoice(model, std::move(option), config.block_size, kv));
+    MASU_TRY(AddChoice(model, std::move(option), config.block_size, scales, kv));
   }
   return kv;
 }
@@ -226,9 +233,9 @@ PlanRequest PlanRequestOf(const EngineConfig& config) {
 }
 
 Result<EngineMemory> PlanEngineMemory(const ModelShape& shape, const ModelConfig& model,
-                                      const EngineConfig& config) {
+                                      const EngineConfig& config, const KvScales* scales) {
   EngineMemory memory;
-  MASU_ASSIGN_OR_RETURN(memory.kv, ConfiguredLayouts(model, config));
+  MASU_ASSIGN_OR_RETURN(memory.kv, ConfiguredLayouts(model, config, scales));
   MASU_TRY(CheckConfig(config, model.max_position));
   PlanRequest request = PlanRequestOf(config);
   if (config.kv_cache_memory_bytes) request.gpu_memory_utilization = 1;  // has no effect

@@ -34,7 +34,9 @@ struct EngineMemory {
 
 // The page layouts that the configuration asks for. Needs no weights, so a setting that cannot work
 // is refused before they are read.
-Result<KvLayouts> ConfiguredLayouts(const ModelConfig& model, const EngineConfig& config);
+// `scales`: those that the checkpoint or a file brings; null: none.
+Result<KvLayouts> ConfiguredLayouts(const ModelConfig& model, const EngineConfig& config,
+                                    const KvScales* scales = nullptr);
 
 // What `masu plan` would be asked for this machine and configuration.
 PlanRequest PlanRequestOf(const EngineConfig& config);
@@ -42,7 +44,7 @@ PlanRequest PlanRequestOf(const EngineConfig& config);
 // Needs no weights. Errors name the option and the value that would fit; one of them is that the
 // machine has less free now than the process still lacks of its plan.
 Result<EngineMemory> PlanEngineMemory(const ModelShape& shape, const ModelConfig& model,
-                                      const EngineConfig& config);
+                                      const EngineConfig& config, const KvScales* scales = nullptr);
 
 // The memory of the process and what each encoding would hold: what `serve` and `generate` print.
 std::string FormatEngineMemory(const EngineMemory& memory);

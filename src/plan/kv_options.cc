@@ -139,7 +139,7 @@ KvModelFacts KvFactsOf(const PlanConfig& config) {
   return {.num_layers = config.num_layers,
           .slides = config.layer_slides,
           .wide = config.dtype == "float16" ? "float16" : "bfloat16",
-          .asks_for_fp8 = config.fp8_kv_scales,
+          .asks_for_fp8 = config.fp8_kv_cache,
           .brings_scales = config.fp8_kv_scales,
           .latent = config.latent.has_value()};
 }
@@ -147,7 +147,7 @@ KvModelFacts KvFactsOf(const PlanConfig& config) {
 KvModelFacts KvFactsOf(const ModelConfig& config) {
   KvModelFacts facts{.num_layers = config.num_layers,
                      .slides = {},
-                     .wide = config.kv_cache_dtype == "float16" ? "float16" : "bfloat16",
+                     .wide = config.half_dtype,
                      .asks_for_fp8 = config.kv_cache_dtype == "fp8"};
   for (uint32_t i = 0; i < config.num_layers; ++i) facts.slides.push_back(config.WindowOf(i) > 0);
   return facts;

@@ -290,6 +290,24 @@ TEST(MemoryPlan, EncodingsSideBySideAndTheRecommendedOne) {
               ElementsAre("fp8_per_token_head:dynamic", "bf16:none"));
 }
 
+TEST(MemoryPlan, AutoIsTheEncodingThatTheCheckpointAsksFor) {
+  PlanRequest request = On("h100");
+  request.kv_cache_dtypes = {"auto"};
+  const auto row = [&](const char* scheme) {
+    return MakeMemoryPlan(Shape(DenseConfig(kLlama8B, fmt::format(R"("quantization_config": {{
+        "quant_method": "compressed-tensors", "kv_cache_scheme": {}}})",
+                                                                  scheme))),
+                          request)
+        .value()
+        .rows[0];
+  };
+  const PlanRow brought = row(R"({"num_bits": 8, "type": "float"})");
+  EXPECT_EQ(brought.kv_encoding + ":" + brought.kv_scale, "fp8_e4m3:checkpoint");
+  const PlanRow dynamic = row(R"({"num_bits": 8, "type": "float", "dynamic": true})");
+  EXPECT_EQ(dynamic.kv_encoding + ":" + dynamic.kv_scale, "fp8_e4m3:dynamic");
+  EXPECT_EQ(row(R"({"num_bits": 8, "type": "int"})").kv_encoding, "bfloat16");
+}
+
 TEST(MemoryPlan, CheckpointScalesNeedACheckpointThatHasThem) {
   PlanRequest request = On("h100");
   request.kv_cache_dtypes = {"auto"};

@@ -20,7 +20,9 @@ Result<std::unique_ptr<ScoringSession>> ScoringSession::Create(LoadedModel& mode
   config.kv_cache_dtype = options.kv_cache_dtype;
   config.kv_scale = options.kv_scale;
   config.block_size = options.block_size;
-  MASU_ASSIGN_OR_RETURN(KvLayouts kv, ConfiguredLayouts(model.config, config));
+  MASU_ASSIGN_OR_RETURN(
+      KvLayouts kv,
+      ConfiguredLayouts(model.config, config, model.kv_scales ? &*model.kv_scales : nullptr));
   // Room for the whole text in every group, and slab tails.
   const uint64_t pages = (options.max_tokens + options.block_size - 1) / options.block_size + 1;
   Bytes arena;
