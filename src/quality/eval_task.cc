@@ -1,6 +1,9 @@
 #include "quality/eval_task.h"
 
 #include "quality/task_arc.h"
+#include "quality/task_gsm8k.h"
+#include "quality/task_lambada.h"
+#include "quality/task_mmlu.h"
 
 namespace masu {
 namespace {
@@ -14,6 +17,10 @@ struct TaskEntry {
 constexpr TaskEntry kTasks[] = {
     {"arc_easy", [] { return MakeArcTask("arc_easy"); }},
     {"arc_challenge", [] { return MakeArcTask("arc_challenge"); }},
+    {"lambada", MakeLambadaTask},
+    {"gsm8k", MakeGsm8kTask},
+    {"mmlu", MakeMmluTask},
+    {"mmlu_pro", MakeMmluProTask},
 };
 
 }  // namespace
