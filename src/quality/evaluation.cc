@@ -44,7 +44,9 @@ class ProgressParts {
   ProgressParts(size_t parts, const EvaluationProgress& show) : parts_(parts), show_(show) {}
   void Show(double within, const std::string& what) const {
     if (!show_) return;
-    show_((static_cast<double>(done_) + within) / static_cast<double>(parts_), what);
+    // The whole is done once, at the very end.
+    const double fraction = (static_cast<double>(done_) + within) / static_cast<double>(parts_);
+    show_(std::min(fraction, 0.999), what);
   }
   void Next() { ++done_; }
 
@@ -165,6 +167,7 @@ Result<Evaluation> RunEvaluation(const EvaluationRequest& request, PreparedTasks
   }
   MASU_TRY(RunTasks(request.settings, tasks, model, parts, evaluation));
   AddFlags(evaluation);
+  if (progress) progress(1, "done");
   return evaluation;
 }
 
