@@ -12,7 +12,7 @@
 namespace masu {
 namespace {
 
-constexpr double kWidth = 720;
+constexpr double kWidth = 1000;  // of the column of text in the page
 constexpr size_t kSeriesColors = 8;
 
 std::string Text(double x, double y, const char* anchor, const char* color,

@@ -40,8 +40,9 @@ th, td { text-align: left; padding: 7px 10px; border-bottom: 1px solid var(--gri
   vertical-align: top; }
 th { color: var(--muted); font-weight: 600; font-size: 13px; white-space: nowrap; }
 tbody tr:last-child td { border-bottom: 0; }
+td.name { white-space: nowrap; }
 td.number, th.number { text-align: right; white-space: nowrap; }
-td small { color: var(--muted); display: block; }
+td small { color: var(--muted); display: block; white-space: normal; min-width: 76px; }
 .good { color: var(--good); background: var(--good-back); }
 .warn { color: var(--warn); background: var(--warn-back); }
 .bad { color: var(--bad); background: var(--bad-back); }
@@ -50,7 +51,7 @@ td small { color: var(--muted); display: block; }
 .dot { display: inline-block; width: 10px; height: 10px; border-radius: 50%; margin-right: 8px; }
 .bar { background: var(--grid); height: 5px; border-radius: 3px; margin-top: 5px; min-width: 72px; }
 .bar i { display: block; height: 5px; border-radius: 3px; background: var(--accent); }
-svg { max-width: 100%; height: auto; display: block; font: 12px system-ui, sans-serif; }
+svg { max-width: 100%; height: auto; display: block; margin: 6px 0 14px; font: 12px system-ui, sans-serif; }
 .maps { display: flex; flex-wrap: wrap; gap: 24px; }
 details { border: 1px solid var(--grid); border-radius: 8px; margin-top: 10px; }
 summary { cursor: pointer; padding: 8px 12px; }
@@ -58,6 +59,8 @@ details .scroll { padding: 0 12px 8px; }
 .answers { table-layout: fixed; min-width: 760px; }
 .answers td { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 13px; }
 ul { margin: 6px 0 0; padding-left: 20px; }
+.flags { list-style: none; padding: 8px 10px 0; }
+.flags li { margin-top: 6px; }
 footer { margin-top: 24px; font-size: 13px; }
 @media print { section { break-inside: avoid; } }
 )";
@@ -107,7 +110,9 @@ std::string SummaryScore(const TaskRun& run) {
 
 std::string SummaryRow(const Evaluation& evaluation, size_t s) {
   const SettingReport& setting = evaluation.settings[s];
-  std::string row = "<tr>" + Cell(SettingName(evaluation, s), "");
+  std::string name = SettingName(evaluation, s);
+  if (!setting.flags.empty()) name += " " + Chip("bad", "flagged");
+  std::string row = "<tr>" + Cell(name, "name");
   row += Cell(fmt::format(
       "{}<small>{:.3f} of 16 bits</small><div class=\"bar\"><i style=\"width:{:.1f}%\"></i></div>",
       setting.bytes_per_token, setting.share_of_16_bits,
@@ -116,26 +121,33 @@ std::string SummaryRow(const Evaluation& evaluation, size_t s) {
     const auto& arm = setting.divergence;
     row += arm ? Cell(Chip(KlKind(setting), fmt::format("{:.2e}", arm->mean_kl)) +
                       fmt::format("<small>max {:.1e}</small>", arm->max_kl))
-               : Cell("");
-    row += Cell(arm ? fmt::format("{:.2f} %", 100 * arm->top1_agreement) : "");
+               : Cell("0");
+    row += Cell(arm ? fmt::format("{:.2f} %", 100 * arm->top1_agreement) : "100 %");
     row += Cell(fmt::format("{:.3f}", arm ? arm->perplexity : evaluation.kl->baseline_perplexity));
   }
   for (const TaskReport& task : evaluation.tasks) row += Cell(SummaryScore(task.runs[s]));
-  std::string verdict;
-  for (const std::string& flag : setting.flags)
-    verdict += Chip("bad", "flagged") + "<small>" + EscapeHtml(flag) + "</small>";
-  if (verdict.empty() && s > 0) verdict = Chip("good", "no flags");
-  return row + Cell(verdict, "") + "</tr>";
+  return row + "</tr>";
+}
+
+// What a user should know before choosing, below the table.
+std::string Flags(const Evaluation& evaluation) {
+  std::string list;
+  for (size_t s = 0; s < evaluation.settings.size(); ++s) {
+    for (const std::string& flag : evaluation.settings[s].flags) {
+      list += fmt::format("<li>{} {}: {}</li>", Chip("bad", "flagged"), SettingName(evaluation, s),
+                          EscapeHtml(flag));
+    }
+  }
+  return list.empty() ? "" : "<ul class=\"flags\">" + list + "</ul>";
 }
 
 std::string Summary(const Evaluation& evaluation) {
   std::vector<std::string> header = {"KV cache", "bytes per token"};
   if (evaluation.kl) header.insert(header.end(), {"mean KL", "top-1", "perplexity"});
   for (const TaskReport& task : evaluation.tasks) header.push_back(task.name);
-  header.emplace_back("");
   std::string rows;
   for (size_t s = 0; s < evaluation.settings.size(); ++s) rows += SummaryRow(evaluation, s);
-  return "<section><h2>Summary</h2>" + Table(header, rows) + "</section>";
+  return "<section><h2>Summary</h2>" + Table(header, rows) + Flags(evaluation) + "</section>";
 }
 
 std::string KlByPosition(const Evaluation& evaluation) {
@@ -157,7 +169,7 @@ std::string KlByPosition(const Evaluation& evaluation) {
 
 std::string TaskRow(const Evaluation& evaluation, const TaskReport& task, size_t s) {
   const TaskRun& run = task.runs[s];
-  std::string row = "<tr>" + Cell(SettingName(evaluation, s), "");
+  std::string row = "<tr>" + Cell(SettingName(evaluation, s), "name");
   row += Cell(fmt::format("{}<small>{:.1f} to {:.1f}</small>", FormatShare(run.score),
                           100 * run.interval.low, 100 * run.interval.high));
   for (const auto& [name, value] : run.extra) row += Cell(fmt::format("{:.3f}", value));
@@ -217,10 +229,10 @@ std::string Answers(const Evaluation& evaluation, const TaskReport& task, size_t
   const std::string shown =
       differ > items.size() ? fmt::format(", the first {} shown", items.size()) : "";
   return fmt::format(
-      "<details><summary>{}: {} flipped, {} answers differ{}</summary><div class=\"scroll\"><table "
+      "<details><summary>{}: {} flipped, {} other {}{}</summary><div class=\"scroll\"><table "
       "class=\"answers\"><thead><tr><th style=\"width:40%\">question</th><th>expected</th>"
       "<th>{}</th><th>{}</th></tr></thead><tbody>{}</tbody></table></div></details>",
-      SettingName(evaluation, s), flipped, differ, shown,
+      SettingName(evaluation, s), flipped, differ, differ == 1 ? "answer" : "answers", shown,
       EscapeHtml(evaluation.settings.front().name), EscapeHtml(evaluation.settings[s].name), rows);
 }
 
