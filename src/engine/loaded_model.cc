@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 
 #include "backend/backend.h"
 #include "base/log.h"
@@ -39,6 +40,26 @@ Result<void> LoadGeneration(const Checkpoint& checkpoint, const std::string& sou
       "--generation-config vllm)",
       loaded.path, described);
   return {};
+}
+
+Result<void> LoadKvScales(const Checkpoint& checkpoint, const std::string& path,
+                          LoadedModel& loaded) {
+  if (path.empty()) {
+    if (checkpoint.kv_scales() != nullptr) loaded.kv_scales = *checkpoint.kv_scales();
+    loaded.kv_scales_problem = checkpoint.kv_scales_problem();
+    return {};
+  }
+  MASU_ASSIGN_OR_RETURN(loaded.kv_scales, ReadSglangKvScales(path, checkpoint.config()));
+  return {};
+}
+
+// "a, b and 3 more": scales of queries come in every layer.
+std::string ShortList(std::span<const std::string> names) {
+  constexpr size_t kMaxListed = 8;
+  const size_t listed = std::min(names.size(), kMaxListed);
+  std::string text = fmt::format("{}", fmt::join(names.first(listed), ", "));
+  if (names.size() > listed) text += fmt::format(" and {} more", names.size() - listed);
+  return text;
 }
 
 Result<void> LoadTemplate(const Checkpoint& checkpoint, LoadedModel& loaded) {
@@ -94,18 +115,21 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   MASU_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
   for (const std::string& warning : checkpoint->warnings()) LogWarning("{}", warning);
   if (!checkpoint->ignored().empty()) {
-    LogInfo("{}: tensors not needed: {}", path, fmt::join(checkpoint->ignored(), ", "));
+    LogInfo("{}: tensors not needed: {}", path, ShortList(checkpoint->ignored()));
   }
   auto loaded = std::make_shared<LoadedModel>();
   loaded->path = path;
   loaded->name = ModelName(path);
   loaded->config = checkpoint->config();
   MASU_TRY(LoadGeneration(*checkpoint, config.generation_config, *loaded));
+  MASU_TRY(LoadKvScales(*checkpoint, config.quantization_param_path, *loaded));
   loaded->shape = MakeServedShape(*checkpoint);
-  if (auto layout = ConfiguredLayouts(loaded->config, config); !layout.ok()) return layout.error();
+  loaded->shape.config.fp8_kv_scales = loaded->kv_scales.has_value();
+  const KvScales* scales = loaded->kv_scales ? &*loaded->kv_scales : nullptr;
+  if (auto kv = ConfiguredLayouts(loaded->config, config, scales); !kv.ok()) return kv.error();
   if (plan_report) {
     MASU_ASSIGN_OR_RETURN(const EngineMemory memory,
-                          PlanEngineMemory(loaded->shape, loaded->config, config));
+                          PlanEngineMemory(loaded->shape, loaded->config, config, scales));
     plan_report(memory);
   }
   MASU_ASSIGN_OR_RETURN(

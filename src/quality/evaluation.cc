@@ -140,8 +140,7 @@ Result<Evaluation> RunEvaluation(const EvaluationRequest& request, PreparedTasks
                         .tasks = {},
                         .skipped = std::move(tasks.skipped),
                         .kl = {}};
-  MASU_ASSIGN_OR_RETURN(const uint64_t full,
-                        model.BytesPerToken({.name = "bfloat16", .kv_cache_dtype = "bfloat16"}));
+  MASU_ASSIGN_OR_RETURN(const uint64_t full, model.BytesPerToken({.name = "bfloat16"}));
   for (const EncodingSetting& setting : request.settings) {
     MASU_ASSIGN_OR_RETURN(const uint64_t bytes, model.BytesPerToken(setting));
     SettingReport report;

@@ -106,7 +106,7 @@ def test_kv_is_one_table_with_what_is_missing_named(tiny, tmp_path):
     result = run("eval", "kv", tiny.rand(), "--data", tmp_path, "--tokens", 256, "--window", 128, "--limit", 2, seconds=900)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("\n|--") == 1
-    for encoding in ("bfloat16", "int8", "fp8", "fp8:unit", "fp8_e5m2"):
+    for encoding in ("bfloat16", "int8", "fp8", "fp8:unit", "fp8_e5m2", "int8/int4", "int4"):
         assert f"| {encoding} " in result.stdout
     assert f"not run: arc_easy: {tmp_path}/arc_easy.jsonl" in result.stdout and "not run: lambada" in result.stdout
     assert "Recommended" in result.stdout
