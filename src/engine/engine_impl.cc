@@ -369,9 +369,9 @@ PageCounts EngineImpl::FreedPages(std::span<Sequence* const> preempted) const {
 // whose logits are still owed as prompt logprobs.
 std::span<const TokenId> EngineImpl::ReadableTokens(const Sequence& sequence) const {
   const RequestState& request = *sequence.request;
-  const size_t delivered = sequence.prompt_logprobs.size();
-  const bool owed = request.sampling.prompt_logprobs && delivered + 1 < request.prompt_length;
-  return std::span(sequence.tokens).first(owed ? delivered : sequence.tokens.size() - 1);
+  const uint32_t next = sequence.next_prompt_logprob();
+  const bool owed = request.sampling.prompt_logprobs && next < request.prompt_length;
+  return std::span(sequence.tokens).first(owed ? next - 1 : sequence.tokens.size() - 1);
 }
 
 CachedPrefix EngineImpl::FindPrefix(Sequence& sequence) const {

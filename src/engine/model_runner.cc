@@ -37,10 +37,10 @@ void ModelRunner::Add(const StepPlan::Entry& entry) {
   for (uint32_t position = begin; position < end; ++position) {
     tokens_.push_back(sequence.tokens[position]);
     positions_.push_back(static_cast<int32_t>(position));
-    // Row `position` predicts the next prompt token; the first `prompt_logprobs.size()` were
-    // delivered already (before a preemption).
+    // Row `position` predicts the next prompt token; some may have been described already, before a
+    // preemption.
     const bool owed = request.sampling.prompt_logprobs && position + 1 < request.prompt_length &&
-                      position >= sequence.prompt_logprobs.size();
+                      position + 1 >= sequence.next_prompt_logprob();
     const bool samples = position + 1 == sequence.tokens.size();
     if (!owed && !samples) continue;
     wanted_.push_back(first_row + position - begin);

@@ -300,6 +300,30 @@ TEST(PrefixSharingOff, PromptLogprobsAreComputed) {
   }
 }
 
+// What is not asked for need not be computed: logprobs of the end of a prompt, the rest from the
+// cache.
+TEST(PrefixSharing, PromptLogprobsFromAPositionOn) {
+  EngineRig rig(RandModel(), TinyConfig());
+  const auto prompt = RandomPrompt(50, 1, kVocab);
+  Request whole = GreedyRequest(prompt, 2);
+  whole.sampling.prompt_logprobs = 3;
+  const Answer all = rig.Run({whole})[0];
+  ASSERT_EQ(all.prompt_logprobs.size(), prompt.size() - 1);
+  for (const uint32_t begin : {1u, 16u, 17u, 33u, 48u, 49u, 50u, 60u}) {
+    Request end = whole;
+    end.sampling.prompt_logprobs_begin = begin;
+    const Answer answer = rig.Run({end})[0];
+    Answer expected = all;
+    const auto first = expected.prompt_logprobs.begin();
+    expected.prompt_logprobs.erase(first, first + std::min<ptrdiff_t>(begin, 50) - 1);
+    EXPECT_EQ(Difference(answer, expected), "") << begin;
+    EXPECT_EQ(answer.cached_tokens, Readable(std::min<size_t>(begin, prompt.size()))) << begin;
+  }
+  Request wrong = whole;
+  wrong.sampling.prompt_logprobs_begin = 0;
+  EXPECT_EQ(rig.TrySubmit(wrong).error().param, "prompt_logprobs_begin");
+}
+
 TEST(PrefixSharingOff, ByTheConfiguration) {
   EngineConfig config = TinyConfig();
   config.enable_prefix_caching = false;

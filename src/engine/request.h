@@ -34,9 +34,9 @@ const char* FinishReasonName(FinishReason reason);
 // News about one choice of a request. The last one of a choice has `finish`.
 struct ChoiceUpdate {
   uint32_t choice = 0;
-  std::vector<TokenOutput> tokens;  // new tokens; a stop token is included and last
-  std::vector<TokenOutput>
-      prompt_logprobs;  // once, before the first token, if asked for: [prompt - 1]
+  std::vector<TokenOutput> tokens;           // new tokens; a stop token is included and last
+  std::vector<TokenOutput> prompt_logprobs;  // once, with the first token, if asked for: [prompt -
+                                             // prompt_logprobs_begin]
   std::optional<FinishReason> finish;
   std::optional<TokenId> stop_token;  // the token that stopped it (EOS or one of stop_token_ids)
   // With the first token: how many prompt tokens were read from the cache, not computed.

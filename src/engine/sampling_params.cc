@@ -59,6 +59,10 @@ Result<void> SamplingParams::Validate(uint32_t vocab_size) const {
     MASU_TRY(CheckToken("allowed_token_ids", token, vocab_size));
   for (const TokenId token : stop_token_ids)
     MASU_TRY(CheckToken("stop_token_ids", token, vocab_size));
+  if (prompt_logprobs_begin < 1) {
+    return BadParam("prompt_logprobs_begin",
+                    "prompt_logprobs_begin must be at least 1: nothing predicts the first token");
+  }
   if (max_tokens < 1) return BadParam("max_tokens", "max_tokens must be at least 1");
   if (min_tokens > max_tokens) {
     return BadParam("min_tokens", fmt::format("min_tokens ({}) must not exceed max_tokens ({})",

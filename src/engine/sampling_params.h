@@ -30,6 +30,8 @@ struct SamplingParams {
   std::vector<TokenId> stop_token_ids;
   std::optional<uint32_t> logprobs;         // so many most likely tokens beside the sampled one
   std::optional<uint32_t> prompt_logprobs;  // the same for every prompt token but the first
+  // The first prompt token that gets them, at least 1: those before may be read from the cache.
+  uint32_t prompt_logprobs_begin = 1;
 
   // Checks ranges; the error's `param` is the field. `vocab_size` bounds token ids.
   Result<void> Validate(uint32_t vocab_size) const;

@@ -44,6 +44,8 @@ struct Sequence {
   std::unordered_map<TokenId, uint32_t> generated_counts;
   std::vector<TokenOutput> prompt_logprobs;  // so far; sent with the first token
 
+  // The first prompt token whose logprobs are still to come, if they were asked for.
+  uint32_t next_prompt_logprob() const;
   bool had_its_turn() const { return cached_tokens.has_value(); }  // was admitted once
   uint32_t remaining() const { return static_cast<uint32_t>(tokens.size()) - computed; }
   bool decoding() const {
@@ -81,5 +83,9 @@ struct GoesFirst {
     return a->choice < b->choice;
   }
 };
+
+inline uint32_t Sequence::next_prompt_logprob() const {
+  return request->sampling.prompt_logprobs_begin + static_cast<uint32_t>(prompt_logprobs.size());
+}
 
 }  // namespace masu

@@ -29,7 +29,7 @@ struct ScoreResult {
 struct GenerateQuery {
   std::vector<TokenId> prompt;
   uint32_t max_tokens = 256;
-  std::vector<std::string> stop;  // not part of the answer; tokens behind it are not generated
+  std::vector<std::string> stop = {};  // not part of the answer; tokens behind it are not generated
 };
 struct GenerateResult {
   std::vector<TokenId> tokens;

@@ -15,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-#include "server/choice_text.h"
+#include "engine/choice_text.h"
 #include "server/executor.h"
 #include "server/http.h"
 #include "server/metrics.h"

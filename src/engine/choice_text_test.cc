@@ -1,8 +1,8 @@
-#include "server/choice_text.h"
+#include "engine/choice_text.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/support/server_fakes.h"
+#include "tests/support/fake_tokenizer.h"
 
 namespace masu {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/choice_text.h"
+#include "engine/choice_text.h"
 
 #include <algorithm>
 

@@ -1,0 +1,36 @@
+#include "quality/eval_task.h"
+
+#include "quality/task_arc.h"
+
+namespace masu {
+namespace {
+
+struct TaskEntry {
+  const char* name;
+  std::unique_ptr<EvalTask> (*make)();
+};
+
+// In the order in which reports show them.
+constexpr TaskEntry kTasks[] = {
+    {"arc_easy", [] { return MakeArcTask("arc_easy"); }},
+    {"arc_challenge", [] { return MakeArcTask("arc_challenge"); }},
+};
+
+}  // namespace
+
+std::vector<std::string> EvalTaskNames() {
+  std::vector<std::string> names;
+  for (const TaskEntry& task : kTasks) names.emplace_back(task.name);
+  return names;
+}
+
+Result<std::unique_ptr<EvalTask>> MakeEvalTask(const std::string& name) {
+  std::string known;
+  for (const TaskEntry& task : kTasks) {
+    if (name == task.name) return task.make();
+    known += (known.empty() ? "" : ", ") + std::string(task.name);
+  }
+  return MakeError(ErrorCode::kNotFound, "there is no check '{}'; use one of {}", name, known);
+}
+
+}  // namespace masu
