@@ -1,6 +1,13 @@
 #include "quality/eval_task.h"
 
 #include "quality/task_arc.h"
+#include "quality/task_copy.h"
+#include "quality/task_custom.h"
+#include "quality/task_instruction.h"
+#include "quality/task_json.h"
+#include "quality/task_needle.h"
+#include "quality/task_repetition.h"
+#include "quality/task_toolcall.h"
 
 namespace masu {
 namespace {
@@ -12,6 +19,13 @@ struct TaskEntry {
 
 // In the order in which reports show them.
 constexpr TaskEntry kTasks[] = {
+    {"needle", MakeNeedleTask},
+    {"copy", MakeCopyTask},
+    {"instruction", MakeInstructionTask},
+    {"json", MakeJsonTask},
+    {"repetition", MakeRepetitionTask},
+    {"toolcall", MakeToolcallTask},
+    {"custom", MakeCustomTask},
     {"arc_easy", [] { return MakeArcTask("arc_easy"); }},
     {"arc_challenge", [] { return MakeArcTask("arc_challenge"); }},
 };
