@@ -10,7 +10,7 @@ int RunServe(const ServeOptions& options);
 int RunGenerate(const GenerateOptions& options);
 int RunChat(const ChatOptions& options);
 int RunInfo(const InfoOptions& options);
-int RunEvalKl(const EvalKlOptions& options);
+int RunEval(const EvalOptions& options);
 int RunTokenize(const TokenizeOptions& options);
 int RunDetokenize(const DetokenizeOptions& options);
 int RunTemplate(const TemplateOptions& options);

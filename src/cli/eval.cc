@@ -1,113 +1,136 @@
+// `masu eval`: reads what is asked for, runs it, writes reports.
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "engine/loaded_model.h"
-#include "model/model.h"
-#include "quality/divergence.h"
+#include "quality/eval_report.h"
+#include "quality/eval_text.h"
+#include "quality/evaluated_model.h"
 
 namespace masu {
 namespace {
 
-// Plain text, or the "context" (else "text") of each line of a .jsonl file, joined by spaces in
-// file order.
-Result<std::string> ReadText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    return MakeError(ErrorCode::kNotFound,
-                     "{}: cannot be read; give a text or .jsonl file with --text", path);
-  if (!path.ends_with(".jsonl")) return std::string(std::istreambuf_iterator<char>(file), {});
-  std::string text;
-  uint64_t number = 0;
-  for (std::string line; std::getline(file, line);) {
-    ++number;
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    const char* key = json.is_object() && json.contains("context") ? "context" : "text";
-    if (!json.is_object() || !json.contains(key) || !json[key].is_string()) {
-      return DataLoss("{} line {}: expected an object with a string \"context\" or \"text\"", path,
-                      number);
-    }
-    text += (text.empty() ? "" : " ") + json[key].get<std::string>();
+// Questions of each check of `kv`, where the user does not say: some minutes for a small model.
+constexpr uint32_t kRecommendedLimit = 200;
+
+// What `kv` stands for, as far as it is built.
+std::vector<std::string> RecommendedChecks() {
+  std::vector<std::string> names = {kKlTask};
+  const std::vector<std::string> known = EvalTaskNames();
+  for (const char* name : {"arc_easy", "lambada", "needle", "copy", "json", "repetition"}) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) names.emplace_back(name);
   }
-  return text;
+  return names;
 }
 
-Result<ScoringOptions> ParseArm(const std::string& name, uint32_t window) {
-  ScoringOptions options;
-  const size_t colon = name.find(':');
-  options.kv_cache_dtype = name.substr(0, colon);
-  if (colon != std::string::npos) options.kv_scale = name.substr(colon + 1);
-  options.max_tokens = window;
-  return options;
+struct Checks {
+  std::vector<std::string> names;  // each once
+  bool recommended = false;
+  bool skip_missing = false;  // a set was asked for, not each of its members
+};
+
+Checks ExpandChecks(const EvalOptions& options) {
+  Checks checks;
+  const auto add = [&checks](const std::string& name) {
+    if (std::find(checks.names.begin(), checks.names.end(), name) == checks.names.end()) {
+      checks.names.push_back(name);
+    }
+  };
+  for (const std::string& name : options.checks) {
+    if (name == kRecommendedChecks) {
+      checks.recommended = checks.skip_missing = true;
+      for (const std::string& member : RecommendedChecks()) add(member);
+    } else if (name == kAllChecks) {
+      checks.skip_missing = true;
+      add(kKlTask);
+      for (const std::string& member : EvalTaskNames()) add(member);
+    } else {
+      add(name);
+    }
+  }
+  return checks;
 }
 
-void PrintReport(const EvalKlOptions& options, const LoadedModel& model, uint64_t tokens,
-                 const DivergenceReport& report) {
-  if (options.json) {
-    nlohmann::ordered_json json = {{"model", model.name},
-                                   {"baseline", options.baseline},
-                                   {"activation_dtype", model.activation_dtype},
-                                   {"isa", model.isa},
-                                   {"tokens", tokens},
-                                   {"window", options.window},
-                                   {"baseline_perplexity", report.baseline_perplexity},
-                                   {"arms", nlohmann::ordered_json::array()}};
-    for (const Divergence& arm : report.arms) {
-      json["arms"].push_back({{"kv_cache_dtype", arm.name},
-                              {"mean_kl", arm.mean_kl},
-                              {"max_kl", arm.max_kl},
-                              {"top1_agreement", arm.top1_agreement},
-                              {"perplexity", arm.perplexity}});
+Result<EvaluationRequest> MakeRequest(const EvalOptions& options, const Checks& checks) {
+  EvaluationRequest request;
+  MASU_ASSIGN_OR_RETURN(EncodingSetting baseline, ParseEncodingSetting(options.baseline));
+  request.settings.push_back(std::move(baseline));
+  for (const std::string& name :
+       options.encodings.empty() ? ComparedEncodings() : options.encodings) {
+    MASU_ASSIGN_OR_RETURN(EncodingSetting setting, ParseEncodingSetting(name));
+    request.settings.push_back(std::move(setting));
+  }
+  if (std::find(checks.names.begin(), checks.names.end(), kKlTask) != checks.names.end()) {
+    KlOptions kl{.text = std::string(BuiltinEvalText()),
+                 .text_name = "the built-in text",
+                 .tokens = options.tokens,
+                 .window = options.window};
+    if (!options.text.empty()) {
+      MASU_ASSIGN_OR_RETURN(kl.text, ReadEvalText(options.text));
+      kl.text_name = options.text;
     }
-    std::printf("%s\n", json.dump(2).c_str());
-    return;
+    request.kl = std::move(kl);
   }
-  std::printf("%s, %lu tokens in windows of %u, against %s KV; activations %s, %s\n",
-              model.name.c_str(), static_cast<unsigned long>(tokens), options.window,
-              options.baseline.c_str(), model.activation_dtype.c_str(), model.isa.c_str());
-  std::printf(
-      "| KV cache | mean KL | max KL | top-1 | perplexity (%s: %.4f) |\n|---|---|---|---|---|\n",
-      options.baseline.c_str(), report.baseline_perplexity);
-  for (const Divergence& arm : report.arms) {
-    std::printf("| %s | %.2e | %.2e | %.2f %% | %.4f |\n", arm.name.c_str(), arm.mean_kl,
-                arm.max_kl, 100 * arm.top1_agreement, arm.perplexity);
+  return request;
+}
+
+// Opened before anything runs: an hour's work must not end at a folder that is not there.
+class ReportFile {
+ public:
+  static Result<ReportFile> Open(const std::string& path) {
+    ReportFile file;
+    if (path.empty() || path == "-") return file;
+    file.path_ = path;
+    file.stream_.open(path, std::ios::binary);
+    if (!file.stream_) {
+      return MakeError(ErrorCode::kNotFound,
+                       "{}: cannot be written; give a path in a folder that "
+                       "is there",
+                       path);
+    }
+    return file;
   }
+  Result<void> Write(const std::string& text) {
+    if (path_.empty()) return {};
+    stream_ << text << std::flush;
+    if (!stream_) return MakeError(ErrorCode::kInternal, "{}: cannot be written", path_);
+    return {};
+  }
+
+ private:
+  std::string path_;
+  std::ofstream stream_;
+};
+
+Result<void> Eval(const EvalOptions& options) {
+  const Checks checks = ExpandChecks(options);
+  MASU_ASSIGN_OR_RETURN(const EvaluationRequest request, MakeRequest(options, checks));
+  EvalTaskOptions task = options.task;
+  if (checks.recommended && !task.limit) task.limit = kRecommendedLimit;
+  MASU_ASSIGN_OR_RETURN(PreparedTasks tasks, PrepareTasks(checks.names, task, checks.skip_missing));
+  MASU_ASSIGN_OR_RETURN(ReportFile json, ReportFile::Open(options.json));
+  MASU_ASSIGN_OR_RETURN(ReportFile html, ReportFile::Open(options.html));
+  MASU_ASSIGN_OR_RETURN(std::shared_ptr<LoadedModel> model,
+                        LoadedModel::Load(options.model, options.engine, nullptr));
+  EvaluatedModel evaluated(std::move(model), options.engine);
+  MASU_ASSIGN_OR_RETURN(const Evaluation evaluation,
+                        RunEvaluation(request, std::move(tasks), evaluated, ShowProgress));
+  if (options.json == "-") {
+    std::printf("%s\n", EvaluationToJson(evaluation).c_str());
+  } else {
+    std::fputs(EvaluationToText(evaluation, !checks.recommended).c_str(), stdout);
+  }
+  MASU_TRY(json.Write(EvaluationToJson(evaluation) + "\n"));
+  MASU_TRY(html.Write(EvaluationToHtml(evaluation)));
+  return {};
 }
 
 }  // namespace
 
-int RunEvalKl(const EvalKlOptions& options) {
-  const Result<std::string> text = ReadText(options.text);
-  if (!text.ok()) return PrintError(text.error());
-  auto model = LoadedModel::Load(options.model, options.engine, nullptr);
-  if (!model.ok()) return PrintError(model.error());
-  LoadedModel& loaded = *model.value();
-  std::vector<TokenId> tokens =
-      loaded.tokenizer->Encode(*text, {.add_special = false, .parse_special = false});
-  if (tokens.size() > options.tokens) tokens.resize(options.tokens);
-  if (tokens.empty()) return PrintError(InvalidArgument("{}: no text", options.text));
-
-  const auto open = [&](const std::string& name) -> Result<std::unique_ptr<ScoringSession>> {
-    MASU_ASSIGN_OR_RETURN(const ScoringOptions scoring, ParseArm(name, options.window));
-    return ScoringSession::Create(loaded, scoring);
-  };
-  auto baseline = open(options.baseline);
-  if (!baseline.ok()) return PrintError(baseline.error());
-  std::vector<std::unique_ptr<ScoringSession>> sessions;
-  std::vector<DivergenceArm> arms;
-  for (const std::string& name : options.encodings) {
-    auto session = open(name);
-    if (!session.ok()) return PrintError(session.error());
-    sessions.push_back(std::move(session).value());
-    arms.push_back({name, sessions.back().get()});
-  }
-  const DivergenceReport report =
-      MeasureDivergence(tokens, options.window, loaded.config.vocab_size, *baseline.value(), arms,
-                        [](double f) { ShowProgress(f, "comparing"); });
-  PrintReport(options, loaded, tokens.size(), report);
-  return 0;
+int RunEval(const EvalOptions& options) {
+  const Result<void> done = Eval(options);
+  return done.ok() ? 0 : PrintError(done.error());
 }
 
 }  // namespace masu

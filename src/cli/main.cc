@@ -12,7 +12,7 @@ struct Run {
   int operator()(const masu::ChatOptions& o) const { return masu::RunChat(o); }
   int operator()(const masu::GenerateOptions& o) const { return masu::RunGenerate(o); }
   int operator()(const masu::InfoOptions& o) const { return masu::RunInfo(o); }
-  int operator()(const masu::EvalKlOptions& o) const { return masu::RunEvalKl(o); }
+  int operator()(const masu::EvalOptions& o) const { return masu::RunEval(o); }
   int operator()(const masu::TokenizeOptions& o) const { return masu::RunTokenize(o); }
   int operator()(const masu::DetokenizeOptions& o) const { return masu::RunDetokenize(o); }
   int operator()(const masu::TemplateOptions& o) const { return masu::RunTemplate(o); }

@@ -1,4 +1,4 @@
-// The only file that includes CLI11, which is slow to compile.
+// This and options_eval.cc are the only files that include CLI11, which is slow to compile.
 #include "cli/options.h"
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,7 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "cli/options_eval.h"
 #include "engine/fault_injection.h"
 
 namespace masu {
@@ -70,6 +71,23 @@ void AddChoice(CLI::App& app, const std::string& flag, Value& value,
       ->type_name("WORD");
 }
 
+size_t EditDistance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
 void AddIntegrityOptions(CLI::App& app, EngineConfig& config) {
   AddChoice<KvIntegrity>(app, "--kv-integrity", config.kv_integrity,
                          {{"repair", KvIntegrity::kRepair},
@@ -92,6 +110,57 @@ void AddIntegrityOptions(CLI::App& app, EngineConfig& config) {
         return rates.ok() ? std::string() : rates.error().message;
       });
 }
+
+void AddKvMemoryOptions(CLI::App& app, EngineConfig& config) {
+  app.add_option_function<std::string>(
+         "--kv-cache-memory-bytes",
+         [&config](const std::string& text) {
+           const Result<Bytes> bytes = ParseBytes(text);
+           if (!bytes.ok())
+             throw CLI::ValidationError("--kv-cache-memory-bytes", bytes.error().message);
+           config.kv_cache_memory_bytes = *bytes;
+         },
+         "size of the KV cache's pages, such as 1GiB; overrides --gpu-memory-utilization")
+      ->type_name("SIZE");
+  app.add_option_function<std::string>(
+         "--max-model-len",
+         [&config](const std::string& text) {
+           uint32_t length = 0;
+           if (const std::string error = ParseLength(text, length); !error.empty()) {
+             throw CLI::ValidationError("--max-model-len", error);
+           }
+           config.max_model_len = length == kAuto ? std::nullopt : std::optional(length);
+         },
+         "longest prompt and answer together; auto (default): the model's, shrunk to what fits")
+      ->type_name("TOKENS");
+  app.add_option("--block-size", config.block_size, "tokens per KV page: 8, 16, 32, 64 or 128")
+      ->capture_default_str();
+}
+
+void AddComputeOptions(CLI::App& app, EngineConfig& config) {
+  app.add_option("--activation-dtype", config.activation_dtype,
+                 "auto (bfloat16 where the CPU multiplies it), float32 or bfloat16")
+      ->capture_default_str();
+  app.add_option("--threads", config.num_threads, "0: all CPUs this process may use")
+      ->check(CLI::Range(0, kMaxThreads))
+      ->capture_default_str();
+}
+
+void AddModel(CLI::App& app, std::string& model) {
+  app.add_option("MODEL", model, "a .gguf file or a Hugging Face checkpoint directory")->required();
+}
+
+std::string NearestWord(const std::vector<std::string>& words, const std::string& misspelt) {
+  std::string best;
+  size_t distance = misspelt.size() / 2 + 1;
+  for (const std::string& word : words) {
+    const size_t d = EditDistance(misspelt, word);
+    if (d < distance) distance = d, best = word;
+  }
+  return best;
+}
+
+namespace {
 
 void AddSwapOptions(CLI::App& app, EngineConfig& config) {
   app.add_option_function<std::string>(
@@ -122,16 +191,6 @@ void AddEngineOptions(CLI::App& app, EngineConfig& config) {
       ->capture_default_str();
   app.add_option("--kv-scale", config.kv_scale, "scales of 8-bit caches: auto, dynamic or unit")
       ->capture_default_str();
-  app.add_option_function<std::string>(
-         "--kv-cache-memory-bytes",
-         [&config](const std::string& text) {
-           const Result<Bytes> bytes = ParseBytes(text);
-           if (!bytes.ok())
-             throw CLI::ValidationError("--kv-cache-memory-bytes", bytes.error().message);
-           config.kv_cache_memory_bytes = *bytes;
-         },
-         "size of the KV cache's pages, such as 1GiB; overrides --gpu-memory-utilization")
-      ->type_name("SIZE");
   app.add_option("--gpu-memory-utilization,--device-memory-utilization",
                  config.gpu_memory_utilization,
                  "share of the machine's memory for weights, buffers and KV cache together: "
@@ -139,19 +198,7 @@ void AddEngineOptions(CLI::App& app, EngineConfig& config) {
                  "its own, 0.60-0.80 when shared")
       ->check(kShare)
       ->capture_default_str();
-  app.add_option_function<std::string>(
-         "--max-model-len",
-         [&config](const std::string& text) {
-           uint32_t length = 0;
-           if (const std::string error = ParseLength(text, length); !error.empty()) {
-             throw CLI::ValidationError("--max-model-len", error);
-           }
-           config.max_model_len = length == kAuto ? std::nullopt : std::optional(length);
-         },
-         "longest prompt and answer together; auto (default): the model's, shrunk to what fits")
-      ->type_name("TOKENS");
-  app.add_option("--block-size", config.block_size, "tokens per KV page: 8, 16, 32, 64 or 128")
-      ->capture_default_str();
+  AddKvMemoryOptions(app, config);
   app.add_flag(
       "--enable-prefix-caching,!--no-enable-prefix-caching", config.enable_prefix_caching,
       "keep pages of prompts and answers, and share them among requests of one API key and "
@@ -200,12 +247,7 @@ void AddEngineOptions(CLI::App& app, EngineConfig& config) {
                  "sampling where a request does not say: auto (the checkpoint's "
                  "generation_config.json) or vllm (none of it: the engine's defaults)")
       ->capture_default_str();
-  app.add_option("--activation-dtype", config.activation_dtype,
-                 "auto (bfloat16 where the CPU multiplies it), float32 or bfloat16")
-      ->capture_default_str();
-  app.add_option("--threads", config.num_threads, "0: all CPUs this process may use")
-      ->check(CLI::Range(0, kMaxThreads))
-      ->capture_default_str();
+  AddComputeOptions(app, config);
   app.add_option("--device", config.backend, "cpu")->capture_default_str();
 }
 
@@ -308,10 +350,6 @@ void AddServerOptions(CLI::App& app, ServerConfig& config) {
       ->type_name("PREFIX");
 }
 
-void AddModel(CLI::App& app, std::string& model) {
-  app.add_option("MODEL", model, "a .gguf file or a Hugging Face checkpoint directory")->required();
-}
-
 // What has a tokenizer, weights or not.
 void AddTextModel(CLI::App& app, std::string& model) {
   app.add_option("MODEL", model,
@@ -411,36 +449,16 @@ void AddPlanOptions(CLI::App& app, PlanOptions& options) {
   app.add_flag("--json", options.json, "print JSON");
 }
 
-size_t EditDistance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 // Among the app's flags and the commands under it; empty if none is near.
 std::string NearestName(const CLI::App& app, const std::string& unknown) {
-  std::string best;
-  size_t distance = unknown.size() / 2 + 1;
+  std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      const size_t d = EditDistance(unknown, "--" + name);
-      if (d < distance) distance = d, best = "--" + name;
-    }
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    const size_t d = EditDistance(unknown, command->get_name());
-    if (d < distance) distance = d, best = command->get_name();
+    names.push_back(command->get_name());
   }
-  return best;
+  return NearestWord(names, unknown);
 }
 
 // The innermost command that was named.
@@ -501,31 +519,10 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   info_app->add_option("--url", info.url, "of a running server")->capture_default_str();
   info_app->add_option("--api-key", info.api_key, "of that server (or MASU_API_KEY)");
 
-  EvalKlOptions kl;
-  kl.engine.generation_config = "vllm";  // nothing is drawn
+  EvalOptions eval;
+  eval.engine.generation_config = "vllm";  // nothing is drawn
   CLI::App* eval_app = app.add_subcommand("eval", "measure what a setting costs in quality");
-  eval_app->require_subcommand(1);
-  CLI::App* kl_app = eval_app->add_subcommand(
-      "kl", "KL divergence and top-1 agreement of KV encodings over a text");
-  AddModel(*kl_app, kl.model);
-  kl_app
-      ->add_option("--text", kl.text,
-                   "plain text, or .jsonl with a \"context\" or \"text\" in each line")
-      ->required();
-  kl_app
-      ->add_option("--kv-cache-dtype", kl.encodings,
-                   "encodings to compare, such as int8 fp8 fp8:unit")
-      ->delimiter(',');
-  kl_app->add_option("--baseline", kl.baseline, "encoding to compare with")->capture_default_str();
-  kl_app->add_option("--tokens", kl.tokens, "how many tokens of the text")->capture_default_str();
-  kl_app->add_option("--window", kl.window, "context length; each window starts anew")
-      ->capture_default_str();
-  kl_app->add_option("--activation-dtype", kl.engine.activation_dtype, "auto, float32 or bfloat16")
-      ->capture_default_str();
-  kl_app->add_option("--threads", kl.engine.num_threads, "0: all CPUs this process may use")
-      ->check(CLI::Range(0, kMaxThreads))
-      ->capture_default_str();
-  kl_app->add_flag("--json", kl.json, "print JSON");
+  AddEvalOptions(*eval_app, eval);
 
   TokenizeOptions tokenize;
   CLI::App* tokenize_app =
@@ -586,18 +583,17 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
     return {std::nullopt, 2};
   }
 
-  for (EngineConfig* config : {&serve.engine, &generate.engine, &chat.engine, &kl.engine})
+  for (EngineConfig* config : {&serve.engine, &generate.engine, &chat.engine, &eval.engine})
     config->isa = environment.isa;
   if (environment.api_key) {
     serve.server.api_keys.push_back(*environment.api_key);
     if (info.api_key.empty()) info.api_key = *environment.api_key;
   }
-  if (kl.encodings.empty()) kl.encodings = {"int8", "fp8", "fp8:unit", "fp8_e5m2"};
   if (*serve_app) return {serve, 0};
   if (*generate_app) return {generate, 0};
   if (*chat_app) return {chat, 0};
   if (*info_app) return {info, 0};
-  if (*kl_app) return {kl, 0};
+  if (*eval_app) return {eval, 0};
   if (*tokenize_app) return {tokenize, 0};
   if (*detokenize_app) return {detokenize, 0};
   if (*template_app) return {chat_template, 0};

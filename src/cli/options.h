@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "engine/engine_config.h"
+#include "quality/eval_task.h"
 #include "server/server_config.h"
 
 namespace masu {
@@ -41,15 +42,21 @@ struct InfoOptions {
   std::string api_key;
 };
 
-struct EvalKlOptions {
+// Names beside those of EvalTaskNames() and "kl".
+inline constexpr const char* kRecommendedChecks = "kv";
+inline constexpr const char* kAllChecks = "all";
+struct EvalOptions {
   std::string model;
   EngineConfig engine;
-  std::string text;                    // .jsonl with "context" (or "text") fields, or plain text
-  std::vector<std::string> encodings;  // "int8", "fp8", "fp8:unit"
+  std::vector<std::string> checks;
+  std::vector<std::string> encodings;  // "int8", "fp8", "fp8:unit"; empty: ComparedEncodings()
   std::string baseline = "bfloat16";
+  EvalTaskOptions task = {.data_dir = "data/eval", .file = "", .limit = {}};
+  std::string text;  // .jsonl with "context" (or "text") fields, or plain text; empty: built in
   uint32_t tokens = 4096;
   uint32_t window = 512;
-  bool json = false;
+  std::string json;  // a file; "-": standard output, instead of text; empty: none
+  std::string html;  // a file; empty: none
 };
 
 struct TokenizeOptions {
@@ -91,7 +98,7 @@ struct PlanOptions {
 struct VersionOptions {};
 
 using Command =
-    std::variant<ServeOptions, GenerateOptions, ChatOptions, InfoOptions, EvalKlOptions,
+    std::variant<ServeOptions, GenerateOptions, ChatOptions, InfoOptions, EvalOptions,
                  TokenizeOptions, DetokenizeOptions, TemplateOptions, PlanOptions, VersionOptions>;
 
 struct ParsedCommandLine {

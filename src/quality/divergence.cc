@@ -17,6 +17,45 @@ size_t Argmax(std::span<const float> logits) {
   return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
+std::vector<PositionBin> EmptyBins(uint32_t window) {
+  const uint32_t count = std::min(kPositionBins, window);
+  std::vector<PositionBin> bins(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    bins[i].begin = static_cast<uint32_t>(uint64_t{window} * i / count);
+    bins[i].end = static_cast<uint32_t>(uint64_t{window} * (i + 1) / count);
+  }
+  return bins;
+}
+
+PositionBin& BinOf(std::vector<PositionBin>& bins, size_t position) {
+  const auto after =
+      std::upper_bound(bins.begin(), bins.end(), position,
+                       [](size_t value, const PositionBin& bin) { return value < bin.begin; });
+  return *std::prev(after);
+}
+
+void Add(Divergence& result, size_t position, double kl, bool agree) {
+  PositionBin& bin = BinOf(result.by_position, position);
+  result.mean_kl += kl;
+  bin.mean_kl += kl;
+  result.max_kl = std::max(result.max_kl, kl);
+  result.top1_agreement += agree ? 1 : 0;
+  bin.top1_agreement += agree ? 1 : 0;
+  ++result.tokens;
+  ++bin.tokens;
+}
+
+void Average(Divergence& result) {
+  const double count = static_cast<double>(std::max<uint64_t>(1, result.tokens));
+  result.mean_kl /= count;
+  result.top1_agreement /= count;
+  for (PositionBin& bin : result.by_position) {
+    const double tokens = static_cast<double>(std::max<uint64_t>(1, bin.tokens));
+    bin.mean_kl /= tokens;
+    bin.top1_agreement /= tokens;
+  }
+}
+
 }  // namespace
 
 double KlDivergence(std::span<const float> p_logits, std::span<const float> q_logits) {
@@ -34,7 +73,11 @@ DivergenceReport MeasureDivergence(std::span<const TokenId> tokens, uint32_t win
                                    ScoringSession& baseline, std::span<const DivergenceArm> arms,
                                    const std::function<void(double)>& progress) {
   DivergenceReport report;
-  for (const DivergenceArm& arm : arms) report.arms.push_back({.name = arm.name});
+  for (const DivergenceArm& arm : arms) {
+    report.arms.emplace_back();
+    report.arms.back().name = arm.name;
+    report.arms.back().by_position = EmptyBins(window);
+  }
   std::vector<double> negative_log(arms.size() + 1, 0.0);
   uint64_t predicted = 0;
   std::vector<float> reference;
@@ -63,10 +106,8 @@ DivergenceReport MeasureDivergence(std::span<const TokenId> tokens, uint32_t win
         Divergence& result = report.arms[a];
         for (size_t i = 0; i < chunk.size(); ++i) {
           const double kl = KlDivergence(row_of(reference, i), row_of(rows, i));
-          result.mean_kl += kl;
-          result.max_kl = std::max(result.max_kl, kl);
-          result.top1_agreement += Argmax(row_of(reference, i)) == Argmax(row_of(rows, i)) ? 1 : 0;
-          ++result.tokens;
+          const bool agree = Argmax(row_of(reference, i)) == Argmax(row_of(rows, i));
+          Add(result, at + i, kl, agree);
           negative_log[a + 1] += nll(row_of(rows, i), i);
         }
       }
@@ -81,9 +122,7 @@ DivergenceReport MeasureDivergence(std::span<const TokenId> tokens, uint32_t win
   report.baseline_perplexity = perplexity(negative_log[0]);
   for (size_t a = 0; a < arms.size(); ++a) {
     Divergence& result = report.arms[a];
-    const double count = static_cast<double>(std::max<uint64_t>(1, result.tokens));
-    result.mean_kl /= count;
-    result.top1_agreement /= count;
+    Average(result);
     result.perplexity = perplexity(negative_log[a + 1]);
   }
   return report;

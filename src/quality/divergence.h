@@ -16,6 +16,16 @@ struct DivergenceArm {
   ScoringSession* session = nullptr;
 };
 
+// The positions [begin, end) of all windows.
+struct PositionBin {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  uint64_t tokens = 0;
+  double mean_kl = 0;
+  double top1_agreement = 0;
+};
+inline constexpr uint32_t kPositionBins = 16;
+
 struct Divergence {
   std::string name;
   uint64_t tokens = 0;
@@ -23,6 +33,8 @@ struct Divergence {
   double max_kl = 0;
   double top1_agreement = 0;  // share of positions with the same most likely token
   double perplexity = 0;      // of the text's own next tokens
+  // Equal parts of a window in order: kPositionBins, or one per position if that is less.
+  std::vector<PositionBin> by_position;
 };
 
 struct DivergenceReport {

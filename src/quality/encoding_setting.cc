@@ -14,4 +14,6 @@ Result<EncodingSetting> ParseEncodingSetting(const std::string& text) {
   return setting;
 }
 
+std::vector<std::string> ComparedEncodings() { return {"int8", "fp8", "fp8:unit", "fp8_e5m2"}; }
+
 }  // namespace masu

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -16,5 +17,8 @@ struct EncodingSetting {
 // "DTYPE" or "DTYPE:SCALE". Errors: an empty part. Whether the names are known, and go with the
 // model, is for ConfiguredLayouts() to say.
 Result<EncodingSetting> ParseEncodingSetting(const std::string& text);
+
+// What `masu eval` compares with 16 bits if nobody says: all that is smaller.
+std::vector<std::string> ComparedEncodings();
 
 }  // namespace masu

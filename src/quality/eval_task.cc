@@ -3,8 +3,11 @@
 #include "quality/task_arc.h"
 #include "quality/task_copy.h"
 #include "quality/task_custom.h"
+#include "quality/task_gsm8k.h"
 #include "quality/task_instruction.h"
 #include "quality/task_json.h"
+#include "quality/task_lambada.h"
+#include "quality/task_mmlu.h"
 #include "quality/task_needle.h"
 #include "quality/task_repetition.h"
 #include "quality/task_toolcall.h"
@@ -24,10 +27,14 @@ constexpr TaskEntry kTasks[] = {
     {"instruction", MakeInstructionTask},
     {"json", MakeJsonTask},
     {"repetition", MakeRepetitionTask},
-    {"toolcall", MakeToolcallTask},
-    {"custom", MakeCustomTask},
     {"arc_easy", [] { return MakeArcTask("arc_easy"); }},
     {"arc_challenge", [] { return MakeArcTask("arc_challenge"); }},
+    {"lambada", MakeLambadaTask},
+    {"gsm8k", MakeGsm8kTask},
+    {"mmlu", MakeMmluTask},
+    {"mmlu_pro", MakeMmluProTask},
+    {"toolcall", MakeToolcallTask},
+    {"custom", MakeCustomTask},
 };
 
 }  // namespace

@@ -192,7 +192,7 @@ TEST(Copy, SharesOfCharacters) {
 TEST(LongContexts, ThatDoNotFitAreRefused) {
   FakeEvalTarget target(Attentive);
   for (const char* task : {"needle", "copy", "instruction"}) {
-    EXPECT_THAT(RunFault(task, target, {.lengths = {100}}), HasSubstr("larger lengths")) << task;
+    EXPECT_THAT(RunFault(task, target, {.lengths = {100}}), HasSubstr("larger --lengths")) << task;
     EXPECT_THAT(RunFault(task, target, {.lengths = {5000}}), HasSubstr("--max-model-len")) << task;
   }
   // The usual lengths as far as the model holds them.

@@ -121,6 +121,26 @@ TEST(KvEncodings, RankInOrderOfTheirPrecision) {
             Compare(*model, "float32", "fp8", "dynamic").mean_kl);
 }
 
+TEST(Divergence, PositionsAddUpToTheMean) {
+  const auto model = LoadTiny({.seed = 8});
+  const Divergence arm = Compare(*model, "float32", "fp8", "dynamic");
+  ASSERT_EQ(arm.by_position.size(), kPositionBins);
+  double kl = 0;
+  double top1 = 0;
+  for (uint32_t i = 0; i < kPositionBins; ++i) {
+    const PositionBin& bin = arm.by_position[i];
+    EXPECT_EQ(bin.begin, i * 16);
+    EXPECT_EQ(bin.end, (i + 1) * 16);
+    EXPECT_EQ(bin.tokens, 16u);
+    kl += bin.mean_kl / kPositionBins;
+    top1 += bin.top1_agreement / kPositionBins;
+  }
+  EXPECT_NEAR(kl, arm.mean_kl, 1e-9);
+  EXPECT_NEAR(top1, arm.top1_agreement, 1e-12);
+  // The first tokens see few values of the cache, the last ones many: the error grows.
+  EXPECT_LT(arm.by_position.front().mean_kl, arm.by_position.back().mean_kl);
+}
+
 TEST(Divergence, KnownValues) {
   const float even[] = {0, 0};
   const float skewed[] = {std::log(3.0f), 0};

@@ -16,7 +16,8 @@ Result<std::vector<uint32_t>> ContextLengths(const EvalTaskOptions& options,
   for (const uint32_t length : options.lengths) {
     if (length > most) {
       return InvalidArgument(
-          "a context of {} tokens was asked for, the model holds {}; give smaller lengths or raise "
+          "a context of {} tokens was asked for, the model holds {}; give smaller --lengths or "
+          "raise "
           "--max-model-len",
           length, most);
     }
@@ -36,7 +37,8 @@ Result<uint64_t> FillerRoom(const EvalTarget& target, uint32_t length, uint32_t 
   const uint64_t taken = prompt.size() + max_tokens + kSlack;
   if (taken > length) {
     return InvalidArgument(
-        "a context of {} tokens is shorter than its question, which takes {}; give larger lengths",
+        "a context of {} tokens is shorter than its question, which takes {}; give larger "
+        "--lengths",
         length, taken);
   }
   return length - taken;

@@ -20,10 +20,11 @@ EvalItem MakeItem(const MultipleChoiceQuestion& question, std::span<const ScoreR
   const auto best = [](const std::vector<double>& values) {
     return static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
   };
+  const auto& shown = question.shown.empty() ? question.choices : question.shown;
   return {.id = question.id,
           .question = TextTail(question.context, 400),
-          .expected = question.choices[question.gold],
-          .answer = question.choices[best(plain)],
+          .expected = shown[question.gold],
+          .answer = shown[best(plain)],
           .score = best(plain) == question.gold ? 1.0 : 0.0,
           .log_likelihood = plain[question.gold],
           .extra = {{"acc_norm", best(normalized) == question.gold ? 1.0 : 0.0}}};

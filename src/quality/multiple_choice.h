@@ -16,6 +16,8 @@ struct MultipleChoiceQuestion {
   std::string context;               // "Question: ...\nAnswer:"
   std::vector<std::string> choices;  // each follows the context after a space
   uint32_t gold = 0;                 // index of the right one
+  // What a reader sees in their place, where they are letters: as many, or none.
+  std::vector<std::string> shown = {};
 };
 
 // Items with score acc, extra acc_norm, and the log-likelihood of the right choice. Of equals the

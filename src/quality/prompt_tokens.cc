@@ -40,4 +40,19 @@ ScoreQuery EncodePair(const Tokenizer& tokenizer, std::string_view context,
   return query;
 }
 
+GenerateQuery MakeGenerateQuery(const EvalTarget& target, std::string_view prompt,
+                                uint32_t max_tokens, std::vector<std::string> stop) {
+  const uint32_t room = target.max_model_len();
+  GenerateQuery query{.prompt = EncodePrompt(target.tokenizer(), prompt),
+                      .max_tokens = max_tokens,
+                      .stop = std::move(stop)};
+  if (query.prompt.size() + max_tokens <= room) return query;
+  query.max_tokens = std::min(max_tokens, std::max(1U, room / 2));
+  const size_t longest = room - query.max_tokens;
+  if (query.prompt.size() > longest) {
+    query.prompt.erase(query.prompt.begin(), query.prompt.end() - static_cast<ptrdiff_t>(longest));
+  }
+  return query;
+}
+
 }  // namespace masu

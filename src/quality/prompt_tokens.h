@@ -19,4 +19,9 @@ std::vector<TokenId> EncodePrompt(const Tokenizer& tokenizer, std::string_view t
 ScoreQuery EncodePair(const Tokenizer& tokenizer, std::string_view context,
                       std::string_view continuation, uint32_t max_tokens);
 
+// Greedy continuation of a prompt. Where prompt and answer do not fit together, the answer gets at
+// most half of the context and the prompt loses its begin.
+GenerateQuery MakeGenerateQuery(const EvalTarget& target, std::string_view prompt,
+                                uint32_t max_tokens, std::vector<std::string> stop);
+
 }  // namespace masu

@@ -150,7 +150,7 @@ class CustomTask final : public GenerationTask {
     const std::string& path = options().file;
     std::error_code error;
     if (path.empty() || !std::filesystem::exists(path, error)) {
-      return MakeError(ErrorCode::kNotFound, "{}; give a file with one {} a line",
+      return MakeError(ErrorCode::kNotFound, "{}; give with --file a file that holds one {} a line",
                        path.empty() ? "custom needs a file" : path + ": no such file", kFormat);
     }
     MASU_ASSIGN_OR_RETURN(const auto lines, ReadDataFile({path, kFormat}, options().limit));
