@@ -254,8 +254,8 @@ TEST(Instruction, IsObeyedOnlyWhereTheFirstLineIsSeen) {
     const std::string begin = *chat_template ? "[user]" : "Question: ";
     EXPECT_TRUE(
         obedient.prompts()[0].starts_with(begin + "End every answer with the word DONE.\n"));
-    EXPECT_LT(obedient.prompts()[0].rfind("DONE"), 150u);
-    EXPECT_GT(obedient.prompts()[0].find("What do bees make?"), 900u);
+    EXPECT_EQ(obedient.prompts()[0].rfind("word DONE"), obedient.prompts()[0].find("word DONE"));
+    EXPECT_GT(obedient.prompts()[0].find("What do bees make?"), 850u);
   }
 }
 
@@ -352,7 +352,7 @@ TEST(Toolcall, ShowsFunctionsAsTheModelKnowsThem) {
     EXPECT_THAT(prompt, HasSubstr("\"object\""));  // JSON schema's word for BFCL's "dict"
     EXPECT_THAT(prompt, Not(HasSubstr("\"dict\"")));
     EXPECT_EQ(prompt.starts_with("[tools]"), chat_template == kToolTemplate);
-    EXPECT_EQ(prompt.find("Answer with the function calls") == std::string::npos,
+    EXPECT_EQ(prompt.find("You call functions") == std::string::npos,
               chat_template == kToolTemplate);
   }
 }
@@ -364,7 +364,7 @@ TEST(Toolcall, WithoutASystemRole) {
                         "{{ raise_exception('no system role') }}{% endif %}"
                         "[{{ message.role }}]{{ message.content }}{% endfor %}");
   RunTask("toolcall", target);
-  EXPECT_TRUE(target.prompts()[0].starts_with("[user]You can call"));
+  EXPECT_TRUE(target.prompts()[0].starts_with("[user]You call functions"));
   EXPECT_THAT(target.prompts()[0], HasSubstr("What is the weather in Oslo?"));
 }
 

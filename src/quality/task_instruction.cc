@@ -53,68 +53,91 @@ bool IsOneWord(const std::string& answer, const std::string&) {
   return !answer.empty() && answer.find_first_of(" \n\t") == std::string::npos;
 }
 
+struct Exchange {
+  const char* question;
+  const char* answer;
+};
 struct Question {
   const char* text;
   const char* expected = "";  // only for the rule that needs it
 };
+// Small models need to see a rule obeyed before they obey it: SmolLM2-135M holds one rule in six
+// after one exchange and nearly all after three.
 struct Rule {
   const char* name;
   const char* text;
-  const char* example;  // a first question and an answer that obeys
-  const char* example_answer;
+  Exchange examples[3];
+  const char* acknowledgement;  // "I have read it.", as the rule wants it
   Question questions[2];
   bool (*obeyed)(const std::string& answer, const std::string& expected);
 };
 
+constexpr const char* kSky = "What colour is the sky?";
+constexpr const char* kDog = "How many legs has a dog?";
+constexpr const char* kCows = "What do cows eat?";
+constexpr Question kBees = {"What do bees make?"};
+constexpr Question kFish = {"Where do fish live?"};
+
 constexpr Rule kRules[] = {
     {"done",
      "End every answer with the word DONE.",
-     "What colour is the sky?",
-     "The sky is blue. DONE",
-     {{"What do bees make?"}, {"Where do fish live?"}},
+     {{kSky, "The sky is blue. DONE"},
+      {kDog, "A dog has four legs. DONE"},
+      {kCows, "Cows eat grass. DONE"}},
+     "I have read it. DONE",
+     {kBees, kFish},
      EndsWithDone},
     {"capitals",
      "Write every answer in capital letters only.",
-     "What colour is the sky?",
-     "THE SKY IS BLUE.",
-     {{"What do bees make?"}, {"Where do fish live?"}},
+     {{kSky, "THE SKY IS BLUE."}, {kDog, "A DOG HAS FOUR LEGS."}, {kCows, "COWS EAT GRASS."}},
+     "I HAVE READ IT.",
+     {kBees, kFish},
      IsInCapitals},
     {"lower_case",
      "Write every answer in lower case letters only, also at the begin of a sentence.",
-     "What colour is the sky?",
-     "the sky is blue.",
-     {{"What do bees make?"}, {"Where do fish live?"}},
+     {{kSky, "the sky is blue."}, {kDog, "a dog has four legs."}, {kCows, "cows eat grass."}},
+     "i have read it.",
+     {kBees, kFish},
      IsInLowerCase},
     {"date",
      "Write every date in the form YYYY-MM-DD.",
-     "The bridge was opened on 5 March 1987. When was it opened?",
-     "The bridge was opened on 1987-03-05.",
+     {{"The bridge was opened on 5 March 1987. When was it opened?",
+       "It was opened on 1987-03-05."},
+      {"The ship sank on 15 April 1912. When did it sink?", "It sank on 1912-04-15."},
+      {"The shop closed on 1 June 2001. When did it close?", "It closed on 2001-06-01."}},
+     "I have read it.",
      {{"The letter was written on 14 July 1952. When was it written?", "1952-07-14"},
-      {"The school was closed on 30 November 2004. When was it closed?", "2004-11-30"}},
+      {"The school was built on 30 November 2004. When was it built?", "2004-11-30"}},
      HasDate},
     {"reply",
      "Begin every answer with REPLY and a colon.",
-     "What colour is the sky?",
-     "REPLY: The sky is blue.",
-     {{"What do bees make?"}, {"Where do fish live?"}},
+     {{kSky, "REPLY: The sky is blue."},
+      {kDog, "REPLY: A dog has four legs."},
+      {kCows, "REPLY: Cows eat grass."}},
+     "REPLY: I have read it.",
+     {kBees, kFish},
      BeginsWithReply},
     {"quotes",
      "Put every answer between double quotes.",
-     "What colour is the sky?",
-     "\"The sky is blue.\"",
-     {{"What do bees make?"}, {"Where do fish live?"}},
+     {{kSky, "\"The sky is blue.\""},
+      {kDog, "\"A dog has four legs.\""},
+      {kCows, "\"Cows eat grass.\""}},
+     "\"I have read it.\"",
+     {kBees, kFish},
      IsQuoted},
     {"list",
      "Write every answer as a list, each line of which begins with a dash.",
-     "Name three colours.",
-     "- red\n- green\n- blue",
+     {{"Name three colours.", "- red\n- green\n- blue"},
+      {"Name two metals.", "- iron\n- copper"},
+      {"Name three tools.", "- hammer\n- saw\n- file"}},
+     "- I have read it.",
      {{"Name three animals."}, {"Name three fruits."}},
      IsList},
     {"one_word",
      "Answer with one single word.",
-     "What colour is the sky?",
-     "Blue",
-     {{"What do bees make?"}, {"Which animal barks?"}},
+     {{kSky, "Blue"}, {kDog, "Four"}, {kCows, "Grass"}},
+     "Yes",
+     {kBees, {"Which animal barks?"}},
      IsOneWord},
 };
 
@@ -126,10 +149,18 @@ const Rule& FindRule(const std::string& name) {
 }
 
 Conversation Ask(const Rule& rule, const Question& question, std::span<const std::string> filler) {
-  return {.messages = nlohmann::ordered_json::array(
-              {ChatMessage("user", std::string(rule.text) + "\n\n" + rule.example),
-               ChatMessage("assistant", rule.example_answer),
-               ChatMessage("user", JoinSentences(filler) + "\n\n" + question.text)})};
+  Conversation conversation{.messages = nlohmann::ordered_json::array()};
+  std::string before = std::string(rule.text) + "\n\n";
+  for (const Exchange& example : rule.examples) {
+    conversation.messages.push_back(ChatMessage("user", before + example.question));
+    conversation.messages.push_back(ChatMessage("assistant", example.answer));
+    before.clear();
+  }
+  conversation.messages.push_back(
+      ChatMessage("user", "Read this text.\n\n" + JoinSentences(filler)));
+  conversation.messages.push_back(ChatMessage("assistant", rule.acknowledgement));
+  conversation.messages.push_back(ChatMessage("user", question.text));
+  return conversation;
 }
 
 class InstructionTask final : public GenerationTask {

@@ -5,8 +5,8 @@
 
 namespace masu {
 
-// Each rule at each length (extra "length"): the rule, one exchange that obeys it, a long text, and
-// a question. Right if a program finds the rule obeyed.
+// Each rule at each length (extra "length"): the rule, three exchanges that obey it, a long text,
+// and a question. Right if a program finds the rule obeyed.
 std::unique_ptr<EvalTask> MakeInstructionTask();
 
 // Whether `answer` obeys the rule of that name ("done", "capitals", ...); `expected` is what the

@@ -55,6 +55,33 @@ constexpr JsonQuestion kWithSchema[] = {
      R"({"type": "object", "properties": {"french": {"type": "string", "minLength": 1}, "german": {"type": "string", "minLength": 1}}, "required": ["french", "german"], "additionalProperties": false})"},
 };
 
+// Shown before each question: small and base models write JSON only after they saw some.
+struct JsonExample {
+  const char* request;
+  const char* schema;  // nullptr: none
+  const char* answer;
+};
+constexpr JsonExample kFreeExamples[] = {
+    {"Describe a chair with its material and number of legs as a JSON object.", nullptr,
+     R"({"material": "wood", "legs": 4})"},
+    {"Give a list of three tools as a JSON array of strings.", nullptr,
+     R"(["hammer", "saw", "file"])"},
+};
+constexpr JsonExample kSchemaExamples[] = {
+    {"Describe the animal dog.",
+     R"({"type": "object", "properties": {"name": {"type": "string"}, "legs": {"type": "integer"}}, "required": ["name", "legs"]})",
+     R"({"name": "dog", "legs": 4})"},
+    {"Name two metals.",
+     R"({"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2})",
+     R"(["iron", "copper"])"},
+};
+
+std::string RequestText(const char* request, const char* schema) {
+  std::string text = std::string(request) + " Answer with JSON only.";
+  if (schema != nullptr) text += " It must conform to this JSON schema:\n" + std::string(schema);
+  return text;
+}
+
 class JsonTask final : public GenerationTask {
  public:
   std::string name() const override { return "json"; }
@@ -77,14 +104,12 @@ class JsonTask final : public GenerationTask {
 
   static Result<GenerationQuestion> Build(const EvalTarget& target, std::string id,
                                           const JsonQuestion& asked, bool free) {
-    std::string request = std::string(asked.request) + " Answer with JSON only.";
-    if (!free) request += " It must conform to this JSON schema:\n" + std::string(asked.schema);
+    const std::string request = RequestText(asked.request, free ? nullptr : asked.schema);
     Conversation conversation{.messages = nlohmann::ordered_json::array()};
-    if (target.chat_template() == nullptr) {  // a base model needs to see what is wanted
+    for (const JsonExample& example : free ? kFreeExamples : kSchemaExamples) {
       conversation.messages.push_back(
-          ChatMessage("user", "Describe a chair as a JSON object. Answer with JSON only."));
-      conversation.messages.push_back(
-          ChatMessage("assistant", R"({"name": "chair", "legs": 4, "material": "wood"})"));
+          ChatMessage("user", RequestText(example.request, example.schema)));
+      conversation.messages.push_back(ChatMessage("assistant", example.answer));
     }
     conversation.messages.push_back(ChatMessage("user", request));
     GenerationQuestion question;

@@ -40,29 +40,38 @@ OrderedJson ToolsOf(const nlohmann::json& functions) {
   return tools;
 }
 
-std::string ToolText(const OrderedJson& tools) {
-  std::string text = "You can call these functions:\n";
+// For models whose template shows no tools: the functions stand before the question, and an example
+// says how to call one.
+constexpr const char* kHowToCall =
+    "You call functions. Answer with the calls that the question needs and with nothing else, each "
+    "as a JSON object: {\"name\": NAME, \"arguments\": {...}}";
+constexpr const char* kExampleFunction =
+    R"({"name": "get_time", "description": "The time in a city now.", "parameters": {"type": "dict", "properties": {"city": {"type": "string", "description": "Name of the city."}}, "required": ["city"]}})";
+constexpr const char* kExampleQuestion = "What time is it in Lima?";
+constexpr const char* kExampleCall = R"({"name": "get_time", "arguments": {"city": "Lima"}})";
+
+std::string WithTools(const OrderedJson& tools, const std::string& question) {
+  std::string text = "Functions:\n";
   for (const OrderedJson& tool : tools) text += tool["function"].dump() + "\n";
-  return text +
-         "Answer with the function calls that the question needs and with nothing else, each as a "
-         "JSON object: {\"name\": NAME, \"arguments\": {...}}";
+  return text + "\n" + question;
 }
 
 Conversation Ask(const EvalTarget& target, const ToolCase& asked) {
-  Conversation conversation{.messages = OrderedJson::array()};
   const OrderedJson tools = ToolsOf(asked.functions);
   if (KnowsTools(target, tools)) {
-    conversation.tools = tools;
-  } else {
-    conversation.messages.push_back(ChatMessage("system", ToolText(tools)));
-    if (target.chat_template() == nullptr) {  // a base model needs to see what is wanted
-      conversation.messages.push_back(ChatMessage("user", "What time is it in Lima?"));
-      conversation.messages.push_back(
-          ChatMessage("assistant", R"({"name": "get_time", "arguments": {"city": "Lima"}})"));
-    }
+    return {.messages = OrderedJson(asked.messages), .tools = tools};
   }
-  for (const nlohmann::json& message : asked.messages)
+  const OrderedJson example_tools =
+      ToolsOf(nlohmann::json::array({nlohmann::json::parse(kExampleFunction)}));
+  Conversation conversation{.messages = OrderedJson::array(
+                                {ChatMessage("system", kHowToCall),
+                                 ChatMessage("user", WithTools(example_tools, kExampleQuestion)),
+                                 ChatMessage("assistant", kExampleCall)})};
+  for (const nlohmann::json& message : asked.messages) {
     conversation.messages.push_back(OrderedJson(message));
+  }
+  OrderedJson& last = conversation.messages.back();
+  last["content"] = WithTools(tools, last["content"]);
   return conversation;
 }
 
