@@ -347,6 +347,8 @@ TEST(Toolcall, ShowsFunctionsAsTheModelKnowsThem) {
     EXPECT_EQ(items[0].id, "toolcall/own_0");
     EXPECT_EQ(items[0].score, 1);
     EXPECT_EQ(MeanScore(items), 1.0 / 20);
+    EXPECT_EQ(Extra(items[1], "functions_right"), 1);  // another city was meant
+    EXPECT_EQ(Extra(items[2], "functions_right"), 0);
     const std::string& prompt = target.prompts()[0];
     EXPECT_THAT(prompt, HasSubstr("get_weather"));
     EXPECT_THAT(prompt, HasSubstr("\"object\""));  // JSON schema's word for BFCL's "dict"

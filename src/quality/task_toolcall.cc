@@ -1,5 +1,7 @@
 #include "quality/task_toolcall.h"
 
+#include <algorithm>
+
 #include "quality/conversation.h"
 #include "quality/generation_task.h"
 #include "quality/tool_call_check.h"
@@ -75,6 +77,17 @@ Conversation Ask(const EvalTarget& target, const ToolCase& asked) {
   return conversation;
 }
 
+// Share of the functions wanted that are called, whatever their arguments: what a model that gets
+// arguments wrong can still show.
+double FunctionsRight(const nlohmann::json& ground_truth, const std::vector<ToolCall>& calls) {
+  const auto called = [&](const nlohmann::json& entry) {
+    return std::any_of(calls.begin(), calls.end(),
+                       [&](const ToolCall& call) { return call.name == entry.begin().key(); });
+  };
+  return static_cast<double>(std::count_if(ground_truth.begin(), ground_truth.end(), called)) /
+         static_cast<double>(ground_truth.size());
+}
+
 class ToolcallTask final : public GenerationTask {
  public:
   std::string name() const override { return "toolcall"; }
@@ -105,7 +118,8 @@ class ToolcallTask final : public GenerationTask {
       question.score = [&asked](const GenerateResult& result, EvalItem& item) {
         const auto calls = ParseToolCalls(result.text);
         item.score = ToolCallFault(asked.functions, asked.ground_truth, calls).empty() ? 1 : 0;
-        item.extra = {{"calls", static_cast<double>(calls.size())}};
+        item.extra = {{"calls", static_cast<double>(calls.size())},
+                      {"functions_right", FunctionsRight(asked.ground_truth, calls)}};
       };
       questions.push_back(std::move(question));
     }
