@@ -28,7 +28,7 @@ std::vector<std::string> ParseChecks(const std::string& text) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const std::string nearest = NearestWord(known, name);
     throw CLI::ValidationError(
-        "CHECKS", "there is no check '" + name + "'; " +
+        "TASKS", "there is no check '" + name + "'; " +
                       (nearest.empty() ? "" : "did you mean " + nearest + "? ") + "use one of " +
                       Joined(known));
   }
@@ -63,7 +63,7 @@ void AddDataOptions(CLI::App& app, EvalOptions& options) {
 
 void AddEvalOptions(CLI::App& app, EvalOptions& options) {
   app.add_option_function<std::string>(
-         "CHECKS", [&options](const std::string& text) { options.checks = ParseChecks(text); },
+         "TASKS", [&options](const std::string& text) { options.checks = ParseChecks(text); },
          "what to measure, separated by commas: kl (KL divergence, top-1 and perplexity over a "
          "text), " +
              Joined(EvalTaskNames()) +

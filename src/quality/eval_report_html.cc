@@ -25,7 +25,7 @@ constexpr const char* kStyle = R"(
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--text);
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 1080px; margin: 0 auto; padding: 32px 20px 64px; }
+main { max-width: 1200px; margin: 0 auto; padding: 32px 20px 64px; }
 h1 { font-size: 26px; margin: 0 0 4px; overflow-wrap: anywhere; }
 h2 { font-size: 19px; margin: 0 0 4px; }
 h3 { font-size: 15px; margin: 20px 0 6px; }
@@ -42,7 +42,9 @@ th { color: var(--muted); font-weight: 600; font-size: 13px; white-space: nowrap
 tbody tr:last-child td { border-bottom: 0; }
 td.name { white-space: nowrap; }
 td.number, th.number { text-align: right; white-space: nowrap; }
-td small { color: var(--muted); display: block; white-space: normal; min-width: 76px; }
+th.number { white-space: normal; vertical-align: bottom; }
+td small { color: var(--muted); display: block; }
+td small.bad { color: var(--bad); background: none; }
 .good { color: var(--good); background: var(--good-back); }
 .warn { color: var(--warn); background: var(--warn-back); }
 .bad { color: var(--bad); background: var(--bad-back); }
@@ -102,8 +104,9 @@ const char* KlKind(const SettingReport& setting) {
 std::string SummaryScore(const TaskRun& run) {
   std::string html = FormatShare(run.score);
   if (const auto& pairs = run.comparison; pairs) {
-    html += fmt::format("<small>{:+.1f}, {} flipped, p {}</small>", 100 * pairs->score.mean,
-                        pairs->flipped(), EscapeHtml(FormatP(pairs->mcnemar_p)));
+    html +=
+        fmt::format("<small>{} flipped</small><small class=\"{}\">p {}</small>", pairs->flipped(),
+                    pairs->is_worse() ? "bad" : "", EscapeHtml(FormatP(pairs->mcnemar_p)));
   }
   return html;
 }
@@ -180,10 +183,7 @@ std::string TaskRow(const Evaluation& evaluation, const TaskReport& task, size_t
     row += Cell(fmt::format("{}<small>{} lost, {} gained</small>", pairs->flipped(), pairs->lost,
                             pairs->gained));
     row += Cell(std::to_string(pairs->changed));
-    row += Cell(Chip(pairs->mcnemar_p >= 0.05      ? "good"
-                     : pairs->lost > pairs->gained ? "bad"
-                                                   : "warn",
-                     FormatP(pairs->mcnemar_p)));
+    row += Cell(Chip(pairs->is_worse() ? "bad" : "good", FormatP(pairs->mcnemar_p)));
     if (const auto& change = pairs->log_likelihood; change) {
       row += Cell(fmt::format("{:+.4f}<small>{:+.4f} to {:+.4f}</small>", change->mean,
                               change->interval.low, change->interval.high));

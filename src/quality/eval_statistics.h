@@ -44,6 +44,8 @@ struct PairedComparison {
   std::optional<MeanDifference> log_likelihood;  // of right answers, in nats; if all items have it
 
   uint64_t flipped() const { return lost + gained; }
+  // More lost than gained, by more than chance gives in one comparison of twenty.
+  bool is_worse() const { return lost > gained && mcnemar_p < 0.05; }
 };
 // Items in the same order, with the same ids.
 PairedComparison ComparePaired(std::span<const EvalItem> baseline,

@@ -9,9 +9,6 @@
 namespace masu {
 namespace {
 
-// Of a score that is lower with p below it, a report says so.
-constexpr double kSignificance = 0.05;
-
 TaskRun Summarize(std::vector<EvalItem> items) {
   TaskRun run;
   const double count = static_cast<double>(std::max<size_t>(1, items.size()));
@@ -103,7 +100,7 @@ void AddFlags(Evaluation& evaluation) {
     }
     for (const TaskReport& task : evaluation.tasks) {
       const PairedComparison& comparison = *task.runs[s].comparison;
-      if (comparison.lost > comparison.gained && comparison.mcnemar_p < kSignificance) {
+      if (comparison.is_worse()) {
         setting.flags.push_back(fmt::format("{}: {} answers lost and {} gained, p = {:.2g}",
                                             task.name, comparison.lost, comparison.gained,
                                             comparison.mcnemar_p));
