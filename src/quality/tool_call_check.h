@@ -26,7 +26,10 @@ std::vector<ToolCall> ParseToolCalls(std::string_view answer);
 //   ground_truth  [{FUNCTION: {PARAMETER: [allowed values]}}], in any order; "" among the allowed
 //                 values means that the parameter may be left out
 // As BFCL: all calls and no others; required parameters there, unknown ones not; types equal, but
-// an integer is good as a float; strings equal without case, spaces and , . / - _ * ^.
+// an integer is good as a float, and so is the type of the values that are allowed; strings equal
+// without case, spaces and , . / - _ * ^.
+// Otherwise than there: letters beyond ASCII count with their case, and numbers within lists by
+// value alone.
 std::string ToolCallFault(const nlohmann::json& functions, const nlohmann::json& ground_truth,
                           std::span<const ToolCall> calls);
 

@@ -77,6 +77,10 @@ TEST(ToolCallFault, TakesWhatTheLeaderboardTakes) {
                   R"({"name": "area", "arguments": {"base": 1, "height": 1,
                       "where": {"city": "new york"}}})"),
             "");
+  // A variable where the function says integer.
+  EXPECT_EQ(Fault(R"([{"area": {"base": ["width"], "height": [1]}}])",
+                  R"({"name": "area", "arguments": {"base": "width", "height": 1}})"),
+            "");
   // Several calls, in any order.
   EXPECT_EQ(Fault(R"([{"ping": {}}, {"area": {"base": [1], "height": [1]}}])",
                   R"([{"name": "area", "arguments": {"base": 1, "height": 1}},
