@@ -83,6 +83,7 @@ Result<void> EngineImpl::Init() {
              .max_prefill_chunk = config_.max_prefill_chunk,
              .order = order};
   MASU_TRY(InitRequestLengths());
+  MASU_TRY(InitDrift());
   max_queued_ = config_.max_queued();
   totals_.kv_pages_total = cache_info_.pages;
   stats_ = totals_;
@@ -155,6 +156,7 @@ Result<RequestId> EngineImpl::Submit(Request request) {
   state->priority = request.priority;
   state->owner = request.owner;
   state->kv_choice = *kv_choice;
+  state->kv_class = std::move(request.kv_class);
   state->deadline = request.deadline;
   state->sink = std::move(request.sink);
   state->stop_tokens = state->sampling.stop_token_ids;
@@ -288,6 +290,7 @@ bool EngineImpl::Step() {
   // Statistics first: whoever gets a final update may look at them at once.
   PublishStats(plan.entries.empty() ? 0 : seconds, plan);
   Deliver();
+  DeliverDrift();
   return !running_.empty() || !waiting_.empty();
 }
 
@@ -302,6 +305,7 @@ void EngineImpl::DrainInbox() {
     for (auto& sequence : request->sequences) waiting_.Insert(sequence.get());
     const uint64_t id = request->id.value();
     if (request->deadline) deadlines_.emplace(*request->deadline, id);
+    MaybeProbe(*request);
     requests_.emplace(id, std::move(request));
   }
   for (const RequestId id : inbox.aborts) {
@@ -479,11 +483,13 @@ void EngineImpl::HandleRow(const ModelRunner::Row& row, std::span<const float> l
     failed_.push_back(&sequence);
     return;
   }
+  if (request.internal) return CompareRow(sequence, row.position, logits);
   if (row.position + 1 < sequence.tokens.size()) {  // a prompt token, known already
     sequence.prompt_logprobs.push_back(DescribeToken(
         logits, stats, sequence.tokens[row.position + 1], *request.sampling.prompt_logprobs));
     return;
   }
+  ProbeRow(sequence, row.position, logits);
   const uint32_t generated = static_cast<uint32_t>(sequence.tokens.size()) - request.prompt_length;
   const TokenId token = sampler_->Sample(logits, stats,
                                          {.params = request.sampling,
@@ -568,14 +574,21 @@ void EngineImpl::Retire(Sequence& sequence) {
   sequence.swapped.reset();
   sequence.state = SequenceState::kFinished;
   --sequence.request->unfinished;
+  EndProbe(sequence);
 }
 
 void EngineImpl::Forget(RequestState& request) {
   if (request.unfinished > 0) return;
-  uint64_t& counter = request.failed    ? totals_.requests_failed
-                      : request.aborted ? totals_.requests_aborted
-                                        : totals_.requests_finished;
-  ++counter;
+  if (request.internal) {
+    // Done, or ended with the engine or by a fault: the next request may be sampled.
+    repeating_.reset();
+    probe_.reset();
+  } else {
+    uint64_t& counter = request.failed    ? totals_.requests_failed
+                        : request.aborted ? totals_.requests_aborted
+                                          : totals_.requests_finished;
+    ++counter;
+  }
   if (request.deadline) deadlines_.erase({*request.deadline, request.id.value()});
   requests_.erase(request.id.value());
 }

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/drift_probe.h"
 #include "engine/engine.h"
 #include "engine/engine_memory.h"
 #include "engine/fault_injection.h"
@@ -97,6 +98,14 @@ class EngineImpl final : public Engine {
   // Pages of computed tokens that are full: they get a checksum, and others may find them.
   void SettlePages(Sequence& sequence);
 
+  // Drift: engine_drift.cc.
+  Result<void> InitDrift();
+  void MaybeProbe(const RequestState& request);
+  void ProbeRow(const Sequence& sequence, uint32_t position, std::span<const float> logits);
+  void EndProbe(const Sequence& sequence);
+  void CompareRow(Sequence& sequence, uint32_t position, std::span<const float> logits);
+  void DeliverDrift();
+
   // Integrity and swap: engine_pages.cc.
   void ScrubPages();
   std::set<RequestState*> Doomed(const std::set<Sequence*>& victims) const;
@@ -144,8 +153,12 @@ class EngineImpl final : public Engine {
   };
   std::vector<Outgoing> outbox_;
   std::shared_ptr<DriftObserver> drift_observer_;
-  std::vector<Sequence*> failed_;  // in this step, retired at commit
-  std::set<Sequence*> damaged_;    // in this step, what came back from swap space is
+  std::optional<uint32_t> wide_choice_;     // of kv_choices_: 16 bits or more
+  std::optional<DriftProbe> probe_;         // of a request that runs, or is repeated
+  std::optional<RequestId> repeating_;      // the engine's own request that does so
+  std::vector<DriftSample> drift_samples_;  // of this step
+  std::vector<Sequence*> failed_;           // in this step, retired at commit
+  std::set<Sequence*> damaged_;             // in this step, what came back from swap space is
   using Clock = std::chrono::steady_clock;
   std::deque<Clock::time_point> mismatches_;  // of the last minute
   Clock::time_point last_scrub_ = Clock::now();

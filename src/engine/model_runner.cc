@@ -44,7 +44,8 @@ void ModelRunner::Add(const StepPlan::Entry& entry) {
     const bool owed = request.sampling.prompt_logprobs && position + 1 < request.prompt_length &&
                       position + 1 >= sequence.next_prompt_logprob();
     const bool samples = position + 1 == sequence.tokens.size();
-    if (!owed && !samples) continue;
+    const bool probed = std::ranges::binary_search(sequence.probed, position);
+    if (!owed && !samples && !probed) continue;
     wanted_.push_back(first_row + position - begin);
     rows_.push_back({&sequence, position});
   }

@@ -43,6 +43,7 @@ struct Sequence {
   std::optional<uint32_t> cached_tokens;
   std::unordered_map<TokenId, uint32_t> generated_counts;
   std::vector<TokenOutput> prompt_logprobs;  // so far; sent with the first token
+  std::vector<uint32_t> probed;  // of the engine's own: positions whose logits it is for, ascending
 
   // The first prompt token whose logprobs are still to come, if they were asked for.
   uint32_t next_prompt_logprob() const;
@@ -61,6 +62,8 @@ struct RequestState {
   int32_t priority = 0;
   std::string owner;
   uint32_t kv_choice = 0;
+  std::string kv_class;
+  bool internal = false;  // the engine's own: no statistics, no answer
   std::optional<std::chrono::steady_clock::time_point> deadline;
   uint64_t arrival = 0;  // order of submission
   std::shared_ptr<OutputSink> sink;

@@ -6,17 +6,6 @@
 namespace masu {
 namespace {
 
-double LogSumExp(std::span<const float> logits) {
-  const double top = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - top);
-  return top + std::log(sum);
-}
-
-size_t Argmax(std::span<const float> logits) {
-  return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-}
-
 std::vector<PositionBin> EmptyBins(uint32_t window) {
   const uint32_t count = std::min(kPositionBins, window);
   std::vector<PositionBin> bins(count);
@@ -57,17 +46,6 @@ void Average(Divergence& result) {
 }
 
 }  // namespace
-
-double KlDivergence(std::span<const float> p_logits, std::span<const float> q_logits) {
-  const double p_norm = LogSumExp(p_logits);
-  const double q_norm = LogSumExp(q_logits);
-  double sum = 0;
-  for (size_t i = 0; i < p_logits.size(); ++i) {
-    const double log_p = p_logits[i] - p_norm;
-    sum += std::exp(log_p) * (log_p - (q_logits[i] - q_norm));
-  }
-  return sum;
-}
 
 DivergenceReport MeasureDivergence(std::span<const TokenId> tokens, uint32_t window, uint32_t vocab,
                                    ScoringSession& baseline, std::span<const DivergenceArm> arms,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/distribution.h"
 #include "quality/scoring.h"
 
 namespace masu {
@@ -41,9 +42,6 @@ struct DivergenceReport {
   double baseline_perplexity = 0;
   std::vector<Divergence> arms;
 };
-
-// KL(p || q) of the softmaxes of two rows of logits; all sums in double.
-double KlDivergence(std::span<const float> p_logits, std::span<const float> q_logits);
 
 // Cuts `tokens` into windows and compares every arm with the baseline at each position. `progress`
 // gets 0 to 1.

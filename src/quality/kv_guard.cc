@@ -78,8 +78,7 @@ class Measurement {
     for (size_t at = 0; at < expected.size(); at += vocab) {
       const auto a = expected.subspan(at, vocab), b = got.subspan(at, vocab);
       verdict.mean_kl += KlDivergence(a, b);
-      const auto top = std::ranges::max_element(a) - a.begin();
-      verdict.top1_agreement += top == std::ranges::max_element(b) - b.begin() ? 1 : 0;
+      verdict.top1_agreement += Argmax(a) == Argmax(b) ? 1 : 0;
     }
   }
 
