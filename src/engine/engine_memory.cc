@@ -4,6 +4,7 @@
 
 #include "base/machine.h"
 #include "base/thread_pool.h"
+#include "engine/drift_probe.h"
 #include "model/kv_groups.h"
 #include "plan/kv_footprint.h"
 #include "plan/plan_table.h"
@@ -227,6 +228,7 @@ PlanRequest PlanRequestOf(const EngineConfig& config) {
   request.process.num_threads = config.num_threads == 0 ? UsableCpus() : config.num_threads;
   request.process.max_queued = config.max_queued();
   request.process.max_logprobs = config.max_logprobs;
+  if (config.drift_sample > 0) request.process.kept_logit_rows = DriftProbe::kRows;
   if (config.max_model_len) request.process.positions = *config.max_model_len;
   request.process.server = config.server_memory;
   return request;

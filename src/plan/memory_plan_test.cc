@@ -274,9 +274,9 @@ TEST(MemoryPlan, EncodingsSideBySideAndTheRecommendedOne) {
     return names;
   };
   PlanRequest request = On("h100");
-  EXPECT_THAT(
-      names(MakeMemoryPlan(Llama8B(), request).value()),
-      ElementsAre("bfloat16:none", "fp8:dynamic", "fp8:unit", "fp8_e5m2:unit", "int8:dynamic*"));
+  EXPECT_THAT(names(MakeMemoryPlan(Llama8B(), request).value()),
+              ElementsAre("bfloat16:none", "fp8:dynamic", "fp8:unit", "fp8_e5m2:unit",
+                          "int8:dynamic*", "int8/int4:dynamic", "int4:dynamic"));
   request.kv.scale = "unit";
   EXPECT_THAT(names(MakeMemoryPlan(Llama8B(), request).value()),
               ElementsAre("bfloat16:none", "fp8:unit", "fp8_e5m2:unit"));

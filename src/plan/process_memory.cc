@@ -32,15 +32,15 @@ constexpr uint64_t kWriters = 2;
 constexpr uint64_t kAnswerTokens = 4096;
 
 // As Ops of backend/cpu allocate them: sums of blocks of inputs (four bytes per 32, for the widest
-// product), tiles and partial results of attention, and per thread scores, a decoded tile and three
-// rows of q and results.
+// product), tiles and partial results of attention, and per thread scores, what a bias of the keys
+// adds to them, a decoded tile, two rows of q and two of results.
 uint64_t KernelScratch(const PlanConfig& config, const ProcessSettings& settings) {
   constexpr uint64_t kPartials = 8ULL << 20;
   const uint64_t widest =
       std::max<uint64_t>(uint64_t{3} * config.hidden_size, config.intermediate_size);
   const uint64_t per_row = widest / 32 * sizeof(float) + 32;
-  const uint64_t per_thread = (uint64_t{48} * 64 + 32 * uint64_t{config.head_dim} +
-                               48 * (3 * uint64_t{config.head_dim} + 5)) *
+  const uint64_t per_thread = (uint64_t{2} * 48 * 64 + 32 * uint64_t{config.head_dim} +
+                               48 * (4 * uint64_t{config.head_dim} + 5)) *
                               sizeof(float);
   return SaturatingAdd(
       SaturatingAdd(kPartials, SaturatingMultiply(settings.max_num_batched_tokens, per_row)),
@@ -96,6 +96,9 @@ ProcessMemory ProcessOverhead(const PlanConfig& config, const ProcessSettings& s
   const uint64_t hidden = rows * config.hidden_size * sizeof(float);
   memory.step_bytes =
       SaturatingAdd(SaturatingAdd(hidden, LogitBytes(config)), KernelScratch(config, settings));
+  memory.step_bytes = SaturatingAdd(
+      memory.step_bytes,
+      SaturatingMultiply(settings.kept_logit_rows, uint64_t{config.vocab_size} * sizeof(float)));
   memory.text_bytes =
       SaturatingAdd(kTextFixed, SaturatingMultiply(kVocabularyEntry, config.vocab_size));
   const uint64_t choices = uint64_t{settings.max_num_seqs} + settings.max_queued;

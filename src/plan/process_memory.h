@@ -48,6 +48,7 @@ struct ProcessSettings {
   uint32_t max_num_seqs = 256;
   uint32_t max_queued = 1024;  // choices that wait
   uint32_t max_logprobs = 20;
+  uint32_t kept_logit_rows = 0;       // of answers that are compared with another cache
   std::optional<uint64_t> positions;  // of the RoPE table; none: the model's longest
   // What a server holds for bodies, their parsing and their answers' text; 0: no server.
   Bytes server = {};

@@ -10,6 +10,7 @@
 #include "quality/divergence.h"
 #include "quant/hadamard.h"
 #include "quant/half.h"
+#include "tests/support/tiny_hf_models.h"
 #include "tests/support/tiny_models.h"
 
 namespace masu {
@@ -157,6 +158,52 @@ TEST(Divergence, PositionsAddUpToTheMean) {
   EXPECT_NEAR(top1, arm.top1_agreement, 1e-12);
   // The first tokens see few values of the cache, the last ones many: the error grows.
   EXPECT_LT(arm.by_position.front().mean_kl, arm.by_position.back().mean_kl);
+}
+
+// B111: pages that leave a window and a first page of its own agree on positions.
+TEST(KvEncodings, NothingChangesWhereAWindowBegins) {
+  const auto model = LoadTiny({.seed = 4, .layers = 4, .head_dim = 32, .sliding_window = 8});
+  for (const char* dtype : {"bfloat16", "fp8", "int8", "int8/int4", "int4"}) {
+    const std::vector<PositionBin> bins =
+        Compare(*model, "float32", dtype, "auto").by_position;  // of 16 tokens
+    for (size_t i = 2; i < bins.size(); ++i)
+      EXPECT_LT(bins[i].mean_kl, 3 * std::max(bins[1].mean_kl, 1e-4)) << dtype << " " << i;
+  }
+}
+
+// B103: scales that a checkpoint brings are used. A scale that is the largest value over 448 does
+// about as well as dynamic ones; one that is far too small saturates, which shows that it counts.
+TEST(KvEncodings, ScalesOfACheckpointAreUsed) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("masu_kv_scales_" + std::to_string(::getpid()));
+  const TinyRandOptions options{.seed = 7, .head_dim = 32, .v_gain = kTinyGainForV2000};
+  EngineConfig config;
+  config.activation_dtype = "float32";
+  const auto load = [&](KvScaleForm form, float k, float v) {
+    std::filesystem::create_directories(folder);
+    const KvScaleDraft scales{.form = form, .k = {{k}, {k}}, .v = {{v}, {v}}};
+    EXPECT_TRUE(WriteTinyRandDirectory(folder.string(), options, scales).ok());
+    auto model = std::move(LoadedModel::Load(folder.string(), config, nullptr)).value();
+    std::filesystem::remove_all(folder);
+    return model;
+  };
+  // K of this model stays below 30, V reaches about 2,000.
+  const float k = 30.0f / 448, v = 2200.0f / 448;
+  const auto none = load(KvScaleForm::kNone, 0, 0);
+  const double dynamic = Compare(*none, "bfloat16", "fp8", "auto").mean_kl;
+  const double unit = Compare(*none, "bfloat16", "fp8", "unit").mean_kl;
+  EXPECT_GT(unit, 3 * dynamic);  // V saturates
+  for (const KvScaleForm form : {KvScaleForm::kCompressedTensors, KvScaleForm::kModelopt}) {
+    const auto model = load(form, k, v);
+    const double kl = Compare(*model, "bfloat16", "fp8", "auto").mean_kl;
+    EXPECT_LT(kl, 2 * dynamic);
+    EXPECT_EQ(Compare(*model, "bfloat16", "auto", "auto").mean_kl, kl);  // it asks for fp8
+    EXPECT_EQ(Compare(*model, "bfloat16", "fp8", "dynamic").mean_kl, dynamic);
+  }
+  const auto combined = load(KvScaleForm::kCombined, v, v);  // one scale for both sides
+  EXPECT_LT(Compare(*combined, "bfloat16", "fp8", "auto").mean_kl, 0.5 * unit);
+  const auto wrong = load(KvScaleForm::kCompressedTensors, k, v / 100);
+  EXPECT_GT(Compare(*wrong, "bfloat16", "fp8", "auto").mean_kl, 3 * dynamic);
 }
 
 TEST(Divergence, KnownValues) {
