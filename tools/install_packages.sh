@@ -7,7 +7,7 @@ set -euo pipefail
 build=(g++ cmake ninja-build ccache pkg-config)
 run=(python3 python3-venv ca-certificates curl)
 libraries=(libboost1.81-dev libpcre2-dev libutf8proc-dev libfmt-dev libspdlog-dev nlohmann-json3-dev
-  libsimdjson-dev libcli11-dev prometheus-cpp-dev libcurl4-openssl-dev libssl-dev libxxhash-dev)
+  libsimdjson-dev libvalijson-dev libcli11-dev prometheus-cpp-dev libcurl4-openssl-dev libssl-dev libxxhash-dev)
 tests=(git libgtest-dev libgmock-dev clang libclang-rt-14-dev clang-format clang-tidy shellcheck)
 
 say() { printf 'masu: %s\n' "$*" >&2; }

@@ -98,10 +98,8 @@ Result<std::vector<TokenId>> ChatPrompt(const LoadedModel& model, const Json& me
     return InvalidArgument("{}; use generate --raw", model.chat_template_error);
   }
   const Tokenizer& tokenizer = *model.tokenizer;
-  ChatTemplateInput input;
+  ChatTemplateInput input = ChatInputFor(tokenizer);
   input.messages = &messages;
-  if (tokenizer.bos()) input.bos_token = tokenizer.TokenPiece(*tokenizer.bos());
-  if (tokenizer.eos()) input.eos_token = tokenizer.TokenPiece(*tokenizer.eos());
   MASU_ASSIGN_OR_RETURN(const std::vector<TextSegment> segments,
                         model.chat_template->Render(input));
   return tokenizer.EncodeSegments(segments, false);

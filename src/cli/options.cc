@@ -119,7 +119,8 @@ void AddIntegrityOptions(CLI::App& app, EngineConfig& config) {
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
   app.add_option("--fault-injection", config.fault_injection,
-                 "for tests: KIND=CHANCE,...,seed=N; makes pages go wrong on purpose")
+                 "for tests: KIND=CHANCE,...,seed=N; makes pages go wrong on purpose "
+                 "(docs/integrity.md)")
       ->check([](const std::string& text) {
         const Result<FaultRates> rates = ParseFaultRates(text);
         return rates.ok() ? std::string() : rates.error().message;

@@ -33,6 +33,9 @@ struct EngineConfig {
   // less.
   std::vector<std::string> kv_cache_dtype_choices;
   std::string quantization_param_path;  // K/V scales in SGLang's format; empty: none
+  // A large bias of K stays outside the cache, and outlier channels of K trade with Q. False shows
+  // what that is for.
+  bool kv_conditioning = true;
   Bytes server_memory;  // what a server around the engine holds for requests; a part of the plan
   bool enable_prefix_caching = true;  // pages of equal prefixes are shared and kept
   uint32_t prefix_hash_bits = 64;     // of the index of prefixes; fewer are for tests

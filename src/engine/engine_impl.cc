@@ -69,6 +69,9 @@ Result<void> EngineImpl::Init() {
   }
   if (!config_.fault_injection.empty()) {
     MASU_ASSIGN_OR_RETURN(const FaultRates rates, ParseFaultRates(config_.fault_injection));
+    if (rates.of(FaultKind::kZeroSpan) > 0 && config_.kv_integrity != KvIntegrity::kOff) {
+      return InvalidArgument("--fault-injection zero_span needs --kv-integrity off");
+    }
     faults_ = std::make_unique<FaultInjector>(rates, *cache_);
     LogWarning("fault injection is on ({}): for tests only", config_.fault_injection);
   }

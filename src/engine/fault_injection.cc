@@ -7,8 +7,9 @@ namespace masu {
 namespace {
 
 constexpr const char* kNames[kNumFaultKinds] = {
-    "foreign_page", "moved_offset", "stale_page",     "two_owners",  "flipped_header",
-    "flipped_page", "flipped_swap", "truncated_swap", "lost_wakeup", "failed_allocation"};
+    "foreign_page",   "moved_offset",      "stale_page",   "two_owners",
+    "flipped_header", "flipped_page",      "flipped_swap", "truncated_swap",
+    "lost_wakeup",    "failed_allocation", "zero_span"};
 
 }  // namespace
 
@@ -22,7 +23,8 @@ Result<FaultRates> ParseFaultRates(std::string_view text) {
     const std::string_view item = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), item.size() + 1));
     const size_t equals = std::min(item.find('='), item.size());
-    const std::string_view name = item.substr(0, equals);
+    std::string name(item.substr(0, equals));
+    std::ranges::replace(name, '-', '_');
     const std::string_view value = item.substr(std::min(equals + 1, item.size()));
     double number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
@@ -48,7 +50,9 @@ Result<FaultRates> ParseFaultRates(std::string_view text) {
     }
   }
   for (size_t kind = 0; kind < kNumFaultKinds; ++kind) {
-    if (!named[kind]) result.rates[kind] = all;
+    if (!named[kind] && static_cast<FaultKind>(kind) != FaultKind::kZeroSpan) {
+      result.rates[kind] = all;
+    }
   }
   return result;
 }
@@ -81,6 +85,16 @@ void FaultInjector::Strike(const StepPlan& plan, const std::vector<Sequence*>& w
   }
   for (const FaultKind kind : {FaultKind::kFlippedSwap, FaultKind::kTruncatedSwap}) {
     if (Draw(kind) && StrikeSwap(kind, waiting)) ++counts_[static_cast<size_t>(kind)];
+  }
+  for (const StepPlan::Entry& entry : plan.entries) {
+    Sequence& sequence = *entry.sequence;
+    // The step that brings the second token: the prompt is computed, and its first token came of
+    // what was right.
+    const bool first_decode = sequence.computed == sequence.request->prompt_length &&
+                              sequence.tokens.size() == sequence.computed + 1;
+    if (first_decode && Draw(FaultKind::kZeroSpan) && ZeroSpan(sequence)) {
+      ++counts_[static_cast<size_t>(FaultKind::kZeroSpan)];
+    }
   }
 }
 
@@ -123,6 +137,21 @@ bool FaultInjector::StrikeEntry(FaultKind kind, const StepPlan& plan) {
       faults_.FlipContents(victim.page(), random_());
       return true;
   }
+}
+
+bool FaultInjector::ZeroSpan(Sequence& sequence) {
+  bool struck = false;
+  for (const BlockTable& table : sequence.tables) {
+    const size_t full = sequence.computed / cache_.pool().layout(table.layout).block_size;
+    if (full <= table.returned) continue;
+    const size_t resident = full - table.returned, length = (resident + 1) / 2;
+    const size_t first = table.returned + Below(resident - length + 1);
+    for (size_t i = first; i < first + length; ++i) {
+      faults_.ZeroContents(PageId(table.pages[i].page));
+    }
+    struck = true;
+  }
+  return struck;
 }
 
 bool FaultInjector::StrikeSwap(FaultKind kind, const std::vector<Sequence*>& waiting) {

@@ -27,17 +27,23 @@ enum class FaultKind : uint8_t {
   kTruncatedSwap,  // a swap file loses its second half
   kLostWakeUp,     // the engine is not told of new work
   kFailedAllocation,
+  // Half of a request's full pages lose their K and V once its prompt is computed. The only kind
+  // that reaches answers, on purpose: shows that `masu eval` notices. Not part of "all", and needs
+  // --kv-integrity off.
+  kZeroSpan,
 };
-inline constexpr size_t kNumFaultKinds = 10;
+inline constexpr size_t kNumFaultKinds = 11;
 const char* FaultKindName(FaultKind kind);  // "foreign_page"
 
-// Chances of each kind: per step, per new request (lost_wakeup), or per reservation
-// (failed_allocation).
+// Chances of each kind: per step, per new request (lost_wakeup), per reservation
+// (failed_allocation), or per choice (zero_span).
 struct FaultRates {
   std::array<double, kNumFaultKinds> rates = {};
   uint64_t seed = 0;
+  double of(FaultKind kind) const { return rates[static_cast<size_t>(kind)]; }
 };
-// "foreign_page=0.01,flipped_header=0.001,seed=7"; "all=0.01" is every kind but those named.
+// "foreign_page=0.01,flipped_header=0.001,seed=7"; "all=0.01" is every kind but those named and
+// zero_span. Hyphens are good as underscores.
 Result<FaultRates> ParseFaultRates(std::string_view text);
 
 class FaultInjector {
@@ -66,6 +72,7 @@ class FaultInjector {
   Entry AnyEntry(const std::vector<StepPlan::Entry>& entries);
   bool StrikeEntry(FaultKind kind, const StepPlan& plan);
   bool StrikeSwap(FaultKind kind, const std::vector<Sequence*>& waiting);
+  bool ZeroSpan(Sequence& sequence);
 
   std::array<double, kNumFaultKinds> rates_;
   std::array<uint64_t, kNumFaultKinds> counts_ = {};

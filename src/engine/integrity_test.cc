@@ -230,6 +230,33 @@ TEST(FaultRates, AreReadAndRefused) {
   }
 }
 
+// The one fault that is meant to reach answers: of each request that goes on after its first token,
+// half of the full pages are zeroed, and the tokens before that are right.
+TEST(ZeroSpan, ChangesAnswersAfterTheirFirstToken) {
+  std::vector<Request> requests;
+  for (uint32_t i = 0; i < 20; ++i)
+    requests.push_back(GreedyRequest(RandomPrompt(60 + i, i, kVocab), 12));
+  requests.push_back(GreedyRequest(RandomPrompt(6, 1, kVocab), 12));   // no full page
+  requests.push_back(GreedyRequest(RandomPrompt(60, 99, kVocab), 1));  // no second token
+  const std::vector<Answer> expected = EngineRig(RandModel(), TinyConfig()).Run(requests);
+  EngineRig rig(RandModel(), FaultyConfig("zero-span=1", KvIntegrity::kOff));
+  const std::vector<Answer> answers = rig.Run(requests);
+  size_t changed = 0;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    EXPECT_TRUE(SameBits(answers[i].tokens[0], expected[i].tokens[0])) << i;
+    changed += Difference(answers[i], expected[i]).empty() ? 0 : 1;
+  }
+  EXPECT_EQ(Injected(rig.stats(), FaultKind::kZeroSpan), 20u);
+  EXPECT_EQ(changed, 20u);
+  ExpectNothingHeld(rig);
+  // Checked pages are not zeroed behind the checks' back, and "all" leaves them alone.
+  const auto model = LoadedModel::Load(RandModel().path(), TinyConfig(), nullptr).value();
+  const auto refused = Engine::Create(model, FaultyConfig("zero-span=1"));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("--kv-integrity off"));
+  EXPECT_EQ(ParseFaultRates("all=1").value().of(FaultKind::kZeroSpan), 0);
+}
+
 // --- swap ---
 
 struct SwapCase {
@@ -380,7 +407,9 @@ TEST(FaultSoak, DISABLED_SoakTenMillionReallocations) {
   const auto enough = [](const EngineStats& s) {
     bool all = s.kv_pages_allocated >= 10'000'000;
     for (size_t kind = 0; kind < kNumFaultKinds; ++kind) {
-      if (static_cast<FaultKind>(kind) != FaultKind::kFlippedPage)
+      // The scrub's business, and that of `masu eval`.
+      if (static_cast<FaultKind>(kind) != FaultKind::kFlippedPage &&
+          static_cast<FaultKind>(kind) != FaultKind::kZeroSpan)
         all = all && s.faults_injected[kind] >= 1000;
     }
     return all;

@@ -1,5 +1,8 @@
 #include "engine/loaded_model.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <span>
@@ -51,6 +54,24 @@ Result<void> LoadKvScales(const Checkpoint& checkpoint, const std::string& path,
   }
   MASU_ASSIGN_OR_RETURN(loaded.kv_scales, ReadSglangKvScales(path, checkpoint.config()));
   return {};
+}
+
+// The ends of every tensor: enough to tell apart checkpoints that differ in their weights, without
+// reading them all.
+uint64_t Fingerprint(const Checkpoint& checkpoint) {
+  constexpr size_t kEnd = 4096;
+  uint64_t hash = 0;
+  const auto add = [&](const void* data, size_t size) {
+    hash = XXH3_64bits_withSeed(data, size, hash);
+  };
+  for (const CheckpointTensor& tensor : checkpoint.tensors()) {
+    const size_t size = tensor.data.size();
+    add(tensor.name.data(), tensor.name.size());
+    add(&size, sizeof(size));
+    add(tensor.data.data(), std::min(size, kEnd));
+    add(tensor.data.data() + (size - std::min(size, kEnd)), std::min(size, kEnd));
+  }
+  return hash;
 }
 
 // "a, b and 3 more": scales of queries come in every layer.
@@ -121,6 +142,7 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   loaded->path = path;
   loaded->name = ModelName(path);
   loaded->config = checkpoint->config();
+  loaded->fingerprint = Fingerprint(*checkpoint);
   MASU_TRY(LoadGeneration(*checkpoint, config.generation_config, *loaded));
   MASU_TRY(LoadKvScales(*checkpoint, config.quantization_param_path, *loaded));
   loaded->shape = MakeServedShape(*checkpoint);
@@ -144,7 +166,8 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   const ModelOptions options{.bf16_activations = bf16,
                              .max_rows = config.max_num_batched_tokens,
                              .max_logit_rows = kLogitRows,
-                             .max_position = config.max_model_len.value_or(0)};
+                             .max_position = config.max_model_len.value_or(0),
+                             .condition_keys = config.kv_conditioning};
   MASU_ASSIGN_OR_RETURN(loaded->model,
                         BuildModel(*checkpoint, *loaded->ops, options, [&](double fraction) {
                           report(0.05 + 0.95 * fraction, "packing weights");

@@ -1,6 +1,7 @@
 #include "kv/kv_faults.h"
 
 #include <cstring>
+#include <vector>
 
 namespace masu {
 
@@ -57,6 +58,11 @@ void KvFaults::FlipContents(PageId page, uint64_t bit) {
   cache_.ops_.ReadPage(*cache_.arena_, offset, {&byte, 1});
   byte ^= static_cast<std::byte>(1u << bit % 8);
   cache_.ops_.WritePage(*cache_.arena_, offset, {&byte, 1});
+}
+
+void KvFaults::ZeroContents(PageId page) {
+  const std::vector<std::byte> zeros(cache_.PageBytes(LayoutId(cache_.pool_.header(page).layout)));
+  cache_.ops_.WritePage(*cache_.arena_, cache_.pool_.Offset(page), zeros);
 }
 
 void KvFaults::FlipSwapped(SwappedTable& swapped, uint64_t bit) {

@@ -25,6 +25,8 @@ class KvFaults {
   // One bit of a header in memory, or of a page's bytes. `bit` is taken modulo their size.
   void FlipHeader(PageId page, uint64_t bit);
   void FlipContents(PageId page, uint64_t bit);
+  // All K and V of a page, with their scales.
+  void ZeroContents(PageId page);
   // Of what lies in swap space.
   static void FlipSwapped(SwappedTable& swapped, uint64_t bit);
   static bool TruncateSwapped(SwappedTable& swapped) { return swapped.piece.Truncate(); }

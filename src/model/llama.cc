@@ -129,7 +129,7 @@ Result<std::unique_ptr<Model>> Llama::Build(const Checkpoint& checkpoint, Ops& o
     } else {
       keys.k_bias = layer.k.bias;
     }
-    layer.keys = ConditionKeys(config, keys);
+    if (options.condition_keys) layer.keys = ConditionKeys(config, keys);
     // The cache holds K without it; attention adds it.
     if (!layer.keys.bias.empty()) layer.k.bias.clear();
     MASU_ASSIGN_OR_RETURN(layer.feed_forward_norm, loader.Vector(prefix + "ffn_norm.weight"));

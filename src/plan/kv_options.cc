@@ -224,11 +224,9 @@ Result<KvOption> MakeKvOption(const KvDtypeSpec& spec, const KvModelFacts& facts
 
 Result<std::vector<KvOption>> MakeKvOptions(const std::vector<std::string>& names,
                                             const KvDtypeSpec& base, const KvModelFacts& facts) {
-  // Checks the scale's name also where no encoding would.
-  if (base.scale != "checkpoint" || !facts.brings_scales) {
-    const Result<KvSide> known = MakeKvSide(KvEncoding::kFp8E4M3, base.scale);
-    if (!known.ok()) return known.error();
-  }
+  // Checks the scale's mode also where no encoding would.
+  const Result<KvOption> fp8 = MakeKvOption({.dtype = "fp8", .scale = base.scale}, facts);
+  if (!fp8.ok()) return fp8.error();
   std::vector<KvOption> options;
   const auto with = [&](const std::string& name) {
     KvDtypeSpec spec = base;

@@ -1,9 +1,16 @@
 #include "quality/eval_task.h"
 
 #include "quality/task_arc.h"
+#include "quality/task_copy.h"
+#include "quality/task_custom.h"
 #include "quality/task_gsm8k.h"
+#include "quality/task_instruction.h"
+#include "quality/task_json.h"
 #include "quality/task_lambada.h"
 #include "quality/task_mmlu.h"
+#include "quality/task_needle.h"
+#include "quality/task_repetition.h"
+#include "quality/task_toolcall.h"
 
 namespace masu {
 namespace {
@@ -15,12 +22,19 @@ struct TaskEntry {
 
 // In the order in which reports show them.
 constexpr TaskEntry kTasks[] = {
+    {"needle", MakeNeedleTask},
+    {"copy", MakeCopyTask},
+    {"instruction", MakeInstructionTask},
+    {"json", MakeJsonTask},
+    {"repetition", MakeRepetitionTask},
     {"arc_easy", [] { return MakeArcTask("arc_easy"); }},
     {"arc_challenge", [] { return MakeArcTask("arc_challenge"); }},
     {"lambada", MakeLambadaTask},
     {"gsm8k", MakeGsm8kTask},
     {"mmlu", MakeMmluTask},
     {"mmlu_pro", MakeMmluProTask},
+    {"toolcall", MakeToolcallTask},
+    {"custom", MakeCustomTask},
 };
 
 }  // namespace

@@ -13,9 +13,9 @@
 namespace masu {
 
 struct EvalTaskOptions {
-  std::string data_dir;                // of data that is not built in
-  std::string file;                    // custom: the user's own prompts
-  std::optional<uint32_t> limit;       // questions at most, the first ones; nullopt: the task's own
+  std::string data_dir = {};           // of data that is not built in
+  std::string file = {};               // custom: the user's own prompts
+  std::optional<uint32_t> limit = {};  // questions at most, the first ones; nullopt: the task's own
   std::vector<uint32_t> lengths = {};  // needle, copy, instruction: context lengths in tokens
   uint32_t seed = 0;                   // of what is drawn at random (needles, distractors)
 };
@@ -25,9 +25,9 @@ struct EvalItem {
   std::string id;        // the same under every setting: "arc_easy/17", "needle/2048/0.25"
   std::string question;  // or its end, for a reader
   std::string expected;
-  std::string answer;                    // what the model said or chose
-  double score = 0;                      // 1: right, 0: wrong, or a share in between
-  std::optional<double> log_likelihood;  // of the right answer, where the task computes it
+  std::string answer = {};                    // what the model said or chose
+  double score = 0;                           // 1: right, 0: wrong, or a share in between
+  std::optional<double> log_likelihood = {};  // of the right answer, where the task computes it
   // Where it lies in a picture: depth and length of a needle. Both or none.
   std::optional<double> x = {};
   std::optional<double> y = {};

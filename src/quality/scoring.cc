@@ -19,6 +19,7 @@ Result<std::unique_ptr<ScoringSession>> ScoringSession::Create(LoadedModel& mode
   EngineConfig config;
   config.kv_cache_dtype = options.kv_cache_dtype;
   config.kv_scale = options.kv_scale;
+  config.kv_cache_dtype_skip_layers = options.kv_cache_dtype_skip_layers;
   config.block_size = options.block_size;
   MASU_ASSIGN_OR_RETURN(
       KvLayouts kv,

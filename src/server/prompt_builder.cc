@@ -163,13 +163,11 @@ Result<std::vector<TokenId>> RenderChat(const ServedModel& model, const ChatProm
                                                    : model.chat_template_error));
   }
   const Tokenizer& tokenizer = *model.tokenizer;
-  ChatTemplateInput rendering;
+  ChatTemplateInput rendering = ChatInputFor(tokenizer);
   rendering.messages = input.messages;
   rendering.tools = input.tools;
   rendering.arguments = input.template_arguments;
   rendering.add_generation_prompt = input.add_generation_prompt;
-  if (const auto bos = tokenizer.bos()) rendering.bos_token = tokenizer.TokenPiece(*bos);
-  if (const auto eos = tokenizer.eos()) rendering.eos_token = tokenizer.TokenPiece(*eos);
   auto rendered = model.chat_template->Render(rendering);
   if (!rendered.ok()) {
     Error error = rendered.error();

@@ -73,6 +73,13 @@ class JinjaChatTemplate final : public ChatTemplate {
 
 }  // namespace
 
+ChatTemplateInput ChatInputFor(const Tokenizer& tokenizer) {
+  ChatTemplateInput input;
+  if (const auto bos = tokenizer.bos()) input.bos_token = tokenizer.TokenPiece(*bos);
+  if (const auto eos = tokenizer.eos()) input.eos_token = tokenizer.TokenPiece(*eos);
+  return input;
+}
+
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(std::string_view source) {
   if (ValidUtf8Prefix(source) != source.size()) {
     return InvalidArgument("chat template: the source is not valid UTF-8");

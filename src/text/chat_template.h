@@ -30,6 +30,9 @@ struct ChatTemplateInput {
   std::optional<std::time_t> now;  // for strftime_now; nullopt: the clock
 };
 
+// With the texts of the tokenizer's BOS and EOS, nothing else yet.
+ChatTemplateInput ChatInputFor(const Tokenizer& tokenizer);
+
 class ChatTemplate {
  public:
   virtual ~ChatTemplate() = default;
