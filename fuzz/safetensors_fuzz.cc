@@ -1,4 +1,5 @@
-// SafetensorsFile::Parse on damaged files, and ReadHfConfig on damaged configurations.
+// SafetensorsFile::Parse on damaged files, the K/V scales in them, and ReadHfConfig on damaged
+// configurations.
 //
 //   cmake --preset fuzz && cmake --build --preset fuzz --target safetensors_fuzz
 //   mkdir -p /tmp/st_corpus && build/fuzz/fuzz/safetensors_fuzz -max_total_time=300 /tmp/st_corpus
@@ -14,6 +15,7 @@
 
 #include "base/check.h"
 #include "checkpoint/hf_config.h"
+#include "checkpoint/hf_kv_scales.h"
 #include "checkpoint/hf_tensor_names.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_accounting.h"
@@ -27,7 +29,11 @@ namespace {
 constexpr std::string_view kHeader =
     R"({"__metadata__":{"format":"pt"},"model.norm.weight":{"dtype":"F32","shape":[2],)"
     R"("data_offsets":[0,8]},"lm_head.weight":{"dtype":"BF16","shape":[2,2],)"
-    R"("data_offsets":[8,16]},"b":{"dtype":"F16","shape":[],"data_offsets":[16,18]}})";
+    R"("data_offsets":[8,16]},"b":{"dtype":"F16","shape":[],"data_offsets":[16,18]},)"
+    R"("model.layers.0.self_attn.k_scale":{"dtype":"F16","shape":[1],"data_offsets":[18,20]},)"
+    R"("model.layers.0.self_attn.v_scale":{"dtype":"BF16","shape":[1,1],"data_offsets":[20,22]},)"
+    R"("model.layers.0.self_attn.k_zero_point":{"dtype":"I8","shape":[1],)"
+    R"("data_offsets":[22,23]}})";
 constexpr std::string_view kConfig =
     R"({"model_type":"qwen3","architectures":["Qwen3ForCausalLM"],"num_hidden_layers":2,)"
     R"("hidden_size":4,"intermediate_size":4,"vocab_size":4,"max_position_embeddings":64,)"
@@ -35,14 +41,16 @@ constexpr std::string_view kConfig =
     R"("rope_theta":1e4,"use_sliding_window":true,"sliding_window":8,"max_window_layers":1,)"
     R"("layer_types":["full_attention","sliding_attention"],"eos_token_id":[1,2],)"
     R"("rope_scaling":{"type":"yarn","factor":4.0,"original_max_position_embeddings":16,)"
-    R"("mscale":1.0,"mscale_all_dim":0.5,"truncate":false},"attention_bias":true})";
+    R"("mscale":1.0,"mscale_all_dim":0.5,"truncate":false},"attention_bias":true,)"
+    R"("quantization_config":{"quant_method":"compressed-tensors","config_groups":{},)"
+    R"("kv_cache_scheme":{"num_bits":8,"type":"float","symmetric":true,"dynamic":false}}})";
 
 std::string Seed(bool config) {
   if (config) return std::string(kConfig);
   const uint64_t length = kHeader.size();
   std::string file(sizeof(length), '\0');
   std::memcpy(file.data(), &length, sizeof(length));
-  return file.append(kHeader).append(18, '\1');
+  return file.append(kHeader).append(22, '\1').append(1, '\0');
 }
 
 void CheckOneLine(const Error& error) { MASU_CHECK(error.message.find('\n') == std::string::npos); }
@@ -52,14 +60,16 @@ void AskFile(std::span<const std::byte> bytes) {
   if (!file.ok()) return CheckOneLine(file.error());
   std::vector<CheckpointTensor> found;
   for (const SafetensorsTensor& tensor : file->tensors()) {
-    std::vector<float> values(tensor.data.size() / BlockShapeOf(tensor.format).bytes);
-    DequantizeRow(tensor.format, tensor.data, values);
     found.push_back({.name = CanonicalFromHf(tensor.name),
                      .stored_name = tensor.name,
                      .format = tensor.format,
                      .shape = {tensor.shape.rbegin(), tensor.shape.rend()},
                      .data = tensor.data});
-    MASU_CHECK_EQ(found.back().elements(), values.size());
+    if (!tensor.opaque) {
+      std::vector<float> values(tensor.data.size() / BlockShapeOf(tensor.format).bytes);
+      DequantizeRow(tensor.format, tensor.data, values);
+      MASU_CHECK_EQ(found.back().elements(), values.size());
+    }
     if (!found.back().name.empty()) {
       MASU_CHECK(HfNaming().Stored(found.back().name) == tensor.name);
     }
@@ -67,6 +77,9 @@ void AskFile(std::span<const std::byte> bytes) {
   ModelConfig config;
   config.num_layers = config.num_heads = config.num_kv_heads = 1;
   config.hidden_size = config.head_dim = config.intermediate_size = config.vocab_size = 2;
+  const std::vector<CheckpointTensor> taken = TakeKvScaleTensors(found, config);
+  const HfKvScales scales = ReadHfKvScales(taken, {}, config, "fuzz");
+  MASU_CHECK(scales.problem.find('\n') == std::string::npos);
   const auto accounted = AccountTensors(std::move(found), config, "fuzz", HfNaming());
   if (!accounted.ok()) CheckOneLine(accounted.error());
 }

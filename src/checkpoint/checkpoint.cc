@@ -25,6 +25,9 @@ class GgufCheckpoint final : public Checkpoint {
   }
   std::span<const std::string> ignored() const override { return {}; }
   std::span<const std::string> warnings() const override { return {}; }
+  // The format has no place for them.
+  const KvScales* kv_scales() const override { return nullptr; }
+  const std::string& kv_scales_problem() const override { return no_problem_; }
   const GgufFile* gguf() const override { return file_.get(); }
   const ModelDirectory* directory() const override { return nullptr; }
 
@@ -32,6 +35,7 @@ class GgufCheckpoint final : public Checkpoint {
   std::unique_ptr<GgufFile> file_;
   ModelConfig config_;
   std::vector<CheckpointTensor> tensors_;
+  std::string no_problem_;
 };
 
 Result<std::unique_ptr<Checkpoint>> OpenGgufCheckpoint(const std::string& path) {

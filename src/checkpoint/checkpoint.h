@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "checkpoint/gguf.h"
+#include "checkpoint/kv_scales.h"
 #include "checkpoint/model_config.h"
 #include "checkpoint/model_directory.h"
 #include "quant/ggml_blocks.h"
@@ -50,6 +51,13 @@ class Checkpoint {
   virtual std::span<const std::string> ignored() const = 0;
   // What a user should hear once: one line each.
   virtual std::span<const std::string> warnings() const = 0;
+
+  // The scales that the checkpoint brings for an 8-bit KV cache; nullptr if it has none that can be
+  // used. Never in part: if one is missing or wrong, all are left out.
+  virtual const KvScales* kv_scales() const = 0;
+  // One line that says what is missing or wrong, which is also one of the warnings; empty if there
+  // are scales, or if neither configuration nor tensors speak of any.
+  virtual const std::string& kv_scales_problem() const = 0;
 
   // Where the text layer finds tokenizer and template: exactly one of the two is not null.
   virtual const GgufFile* gguf() const = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "checkpoint/hf_config.h"
+#include "checkpoint/hf_kv_scales.h"
 #include "checkpoint/hf_tensor_names.h"
 #include "checkpoint/safetensors_shards.h"
 #include "checkpoint/tensor_accounting.h"
@@ -23,11 +24,15 @@ class HfCheckpoint final : public Checkpoint {
     MASU_TRY(ReadConfig());
     MASU_ASSIGN_OR_RETURN(files_, OpenShards(directory_));
     std::vector<CheckpointTensor> found = CollectTensors();
+    const std::vector<CheckpointTensor> kv_scales = TakeKvScaleTensors(found, config_);
     SettleHead(found);
     MASU_ASSIGN_OR_RETURN(auto accounted,
                           AccountTensors(std::move(found), config_, path(), HfNaming()));
     tensors_ = std::move(accounted.tensors);
     ignored_.insert(ignored_.end(), accounted.ignored.begin(), accounted.ignored.end());
+    kv_scales_ = ReadHfKvScales(kv_scales, kv_cache_, config_, path());
+    ignored_.insert(ignored_.end(), kv_scales_.ignored.begin(), kv_scales_.ignored.end());
+    if (!kv_scales_.problem.empty()) warnings_.push_back(kv_scales_.problem);
     return {};
   }
 
@@ -37,6 +42,10 @@ class HfCheckpoint final : public Checkpoint {
   void Release(const CheckpointTensor& tensor) const override { Drop(tensor.data); }
   std::span<const std::string> ignored() const override { return ignored_; }
   std::span<const std::string> warnings() const override { return warnings_; }
+  const KvScales* kv_scales() const override {
+    return kv_scales_.scales ? &*kv_scales_.scales : nullptr;
+  }
+  const std::string& kv_scales_problem() const override { return kv_scales_.problem; }
   const GgufFile* gguf() const override { return nullptr; }
   const ModelDirectory* directory() const override { return &directory_; }
 
@@ -45,7 +54,9 @@ class HfCheckpoint final : public Checkpoint {
     HfConfigText text{.config_path = directory_.PathOf("config.json"),
                       .config = "",
                       .generation_path = directory_.PathOf("generation_config.json"),
-                      .generation = {}};
+                      .generation = {},
+                      .modelopt_path = directory_.PathOf("hf_quant_config.json"),
+                      .modelopt = {}};
     MASU_ASSIGN_OR_RETURN(auto config, directory_.Read("config.json"));
     if (!config) {
       return MakeError(ErrorCode::kNotFound,
@@ -54,7 +65,9 @@ class HfCheckpoint final : public Checkpoint {
     }
     text.config = std::move(*config);
     MASU_ASSIGN_OR_RETURN(text.generation, directory_.Read("generation_config.json"));
+    MASU_ASSIGN_OR_RETURN(text.modelopt, directory_.Read("hf_quant_config.json"));
     MASU_ASSIGN_OR_RETURN(config_, ReadHfConfig(text, warnings_));
+    MASU_ASSIGN_OR_RETURN(kv_cache_, ReadHfKvCacheScheme(text));
     config_.name = std::filesystem::path(path()).filename().string();
     return {};
   }
@@ -67,7 +80,7 @@ class HfCheckpoint final : public Checkpoint {
                            .stored_name = tensor.name,
                            .format = tensor.format,
                            .shape = {tensor.shape.rbegin(), tensor.shape.rend()},
-                           .data = tensor.data});
+                           .data = tensor.data});  // of an opaque one no more is ever asked
       }
     }
     return tensors;
@@ -104,6 +117,8 @@ class HfCheckpoint final : public Checkpoint {
 
   ModelDirectory directory_;
   ModelConfig config_;
+  KvCacheScheme kv_cache_;
+  HfKvScales kv_scales_;
   std::vector<SafetensorsFile> files_;
   std::vector<CheckpointTensor> tensors_;
   std::vector<std::string> ignored_;

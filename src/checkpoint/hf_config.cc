@@ -185,7 +185,7 @@ Result<void> HfConfigReader::ReadStorage() {
   for (const std::string_view key : {"dtype", "torch_dtype"}) {
     MASU_ASSIGN_OR_RETURN(const auto type, keys_.String(key));
     if (!type) continue;
-    if (*type == "float16") config_.kv_cache_dtype = "float16";
+    if (*type == "float16") config_.half_dtype = config_.kv_cache_dtype = "float16";
     return {};
   }
   return {};
@@ -210,7 +210,26 @@ Result<void> AddSpecialIds(const JsonKeys& keys, ModelConfig& config,
   return {};
 }
 
+Result<KvCacheScheme> KvCacheSchemeOf(const JsonKeys& config, const HfConfigText& text) {
+  KvCacheScheme scheme;
+  if (const Json* quantization = config.Find("quantization_config"); quantization != nullptr) {
+    scheme = ReadKvCacheScheme(*quantization);
+  }
+  if (!text.modelopt) return scheme;
+  MASU_ASSIGN_OR_RETURN(const Json modelopt, ParseJson(*text.modelopt, text.modelopt_path));
+  const Json* quantization = JsonKeys(modelopt, text.modelopt_path).Find("quantization");
+  if (quantization == nullptr) return scheme;
+  const JsonKeys keys(*quantization, text.modelopt_path, "quantization.");
+  if (keys.Find("quant_algo") != nullptr) return keys.NotApplied("quant_algo", "null");
+  return scheme.key.empty() ? ReadKvCacheScheme(*quantization) : scheme;
+}
+
 }  // namespace
+
+Result<KvCacheScheme> ReadHfKvCacheScheme(const HfConfigText& text) {
+  MASU_ASSIGN_OR_RETURN(const Json json, ParseJson(text.config, text.config_path));
+  return KvCacheSchemeOf(JsonKeys(json, text.config_path), text);
+}
 
 Result<ModelConfig> ReadHfConfig(const HfConfigText& text, std::vector<std::string>& warnings) {
   MASU_ASSIGN_OR_RETURN(const Json json, ParseJson(text.config, text.config_path));
@@ -222,6 +241,8 @@ Result<ModelConfig> ReadHfConfig(const HfConfigText& text, std::vector<std::stri
     MASU_TRY(AddSpecialIds(JsonKeys(generation, text.generation_path), config, warnings));
   }
   MASU_TRY(AddSpecialIds(keys, config, warnings));
+  MASU_ASSIGN_OR_RETURN(const KvCacheScheme scheme, KvCacheSchemeOf(keys, text));
+  if (scheme.fp8) config.kv_cache_dtype = "fp8";
   return config;
 }
 

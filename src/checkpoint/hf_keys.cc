@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "checkpoint/gguf_metadata.h"
+#include "checkpoint/kv_cache_scheme.h"
 
 namespace masu {
 namespace {
@@ -17,7 +18,6 @@ struct ForeignKey {
 constexpr double kNone = -1;  // only null or absent is neutral
 constexpr ForeignKey kForeignKeys[] = {
     // Weights in another form.
-    {"quantization_config", kNone},
     {"compression_config", kNone},
     // Another kind of model around or inside.
     {"text_config", kNone},
@@ -98,6 +98,7 @@ constexpr std::string_view kKnownKeys[] = {
     "eos_token_id",
     "bos_token_id",
     "original_max_position_embeddings",
+    "quantization_config",
     // Training, saving and the software that did it.
     "attention_dropout",
     "hidden_dropout",
@@ -138,6 +139,10 @@ Result<void> RefuseForeignKeys(const JsonKeys& keys, std::string_view family) {
     const Json* value = keys.Find(key);
     if (value == nullptr || IsNeutral(*value, neutral)) continue;
     return keys.NotApplied(key, neutral == kNone ? "absent" : fmt::format("absent or {}", neutral));
+  }
+  const Json* quantization = keys.Find("quantization_config");
+  if (quantization != nullptr && !QuantizesOnlyKvCache(*quantization)) {
+    return keys.NotApplied("quantization_config", "absent, or of the KV cache alone");
   }
   // transformers ignores a window here, yet whoever wrote it meant one.
   if (family == "llama" && keys.Find("sliding_window") != nullptr) {

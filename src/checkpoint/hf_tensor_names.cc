@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <utility>
 
@@ -28,50 +29,51 @@ constexpr std::string_view kStoredLayer = "model.layers.";
 constexpr std::string_view kCanonicalLayer = "blk.";
 constexpr std::string_view kInverseFrequencies = ".rotary_emb.inv_freq";
 
-struct LayerName {
-  std::string_view number;
-  std::string_view part;
-  std::string_view field;  // "weight"
-};
-
-// Splits "PREFIX<number>.<part>.<field>"; nullopt if it is not of that form. The number stays text:
-// "03" is another name than "3" and must not pass for it.
-std::optional<LayerName> SplitLayerName(std::string_view name, std::string_view prefix) {
-  if (!name.starts_with(prefix)) return std::nullopt;
-  name.remove_prefix(prefix.size());
-  const size_t number = name.find('.');
-  const size_t field = name.rfind('.');
-  if (number == std::string_view::npos || number == 0 || field <= number) return std::nullopt;
-  LayerName split{.number = name.substr(0, number),
-                  .part = name.substr(number + 1, field - number - 1),
-                  .field = name.substr(field + 1)};
-  const bool digits =
-      std::ranges::all_of(split.number, [](char c) { return c >= '0' && c <= '9'; });
-  if (!digits || (split.number.size() > 1 && split.number.front() == '0')) return std::nullopt;
-  if (split.field != "weight" && split.field != "bias") return std::nullopt;
+// Splits "PREFIX<number>.<name>". "03" is another name than "3" and must not pass for it.
+std::optional<HfLayerTensor> SplitLayer(std::string_view text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return std::nullopt;
+  text.remove_prefix(prefix.size());
+  HfLayerTensor split;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), split.layer);
+  const auto digits = static_cast<size_t>(end - text.data());
+  if (error != std::errc() || (digits > 1 && text.front() == '0')) return std::nullopt;
+  if (digits == text.size() || text[digits] != '.') return std::nullopt;
+  split.name = text.substr(digits + 1);
   return split;
+}
+
+// "self_attn.q_proj.weight" -> "attn_q.weight" or back; "" if it is no part of a layer.
+std::string Translate(std::string_view name, std::string_view Pair::*from,
+                      std::string_view Pair::*to) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return "";
+  const std::string_view field = name.substr(dot + 1);
+  if (field != "weight" && field != "bias") return "";
+  const auto* part = std::ranges::find(kInLayer, name.substr(0, dot), from);
+  return part == std::end(kInLayer) ? "" : fmt::format("{}.{}", part->*to, field);
 }
 
 }  // namespace
 
+std::optional<HfLayerTensor> SplitHfLayer(std::string_view stored) {
+  return SplitLayer(stored, kStoredLayer);
+}
+
 std::string CanonicalFromHf(std::string_view stored) {
   const auto* outside = std::ranges::find(kOutside, stored, &Pair::stored);
   if (outside != std::end(kOutside)) return std::string(outside->canonical);
-  const auto split = SplitLayerName(stored, kStoredLayer);
-  if (!split) return "";
-  const auto* part = std::ranges::find(kInLayer, split->part, &Pair::stored);
-  if (part == std::end(kInLayer)) return "";
-  return fmt::format("{}{}.{}.{}", kCanonicalLayer, split->number, part->canonical, split->field);
+  const auto split = SplitLayer(stored, kStoredLayer);
+  const std::string name = split ? Translate(split->name, &Pair::stored, &Pair::canonical) : "";
+  return name.empty() ? "" : fmt::format("{}{}.{}", kCanonicalLayer, split->layer, name);
 }
 
-std::string HfNaming::Stored(std::string_view name) const {
-  const auto* outside = std::ranges::find(kOutside, name, &Pair::canonical);
+std::string HfNaming::Stored(std::string_view canonical) const {
+  const auto* outside = std::ranges::find(kOutside, canonical, &Pair::canonical);
   if (outside != std::end(kOutside)) return std::string(outside->stored);
-  const auto split = SplitLayerName(name, kCanonicalLayer);
-  if (!split) return std::string(name);
-  const auto* part = std::ranges::find(kInLayer, split->part, &Pair::canonical);
-  if (part == std::end(kInLayer)) return std::string(name);
-  return fmt::format("{}{}.{}.{}", kStoredLayer, split->number, part->stored, split->field);
+  const auto split = SplitLayer(canonical, kCanonicalLayer);
+  const std::string name = split ? Translate(split->name, &Pair::canonical, &Pair::stored) : "";
+  return name.empty() ? std::string(canonical)
+                      : fmt::format("{}{}.{}", kStoredLayer, split->layer, name);
 }
 
 bool HfNaming::MayIgnore(std::string_view stored) const {

@@ -44,10 +44,10 @@ class JsonKeys {
   std::string Show(std::string_view key) const;                        // the value, short
   // Of a key that would change answers if it were ignored.
   Error NotApplied(std::string_view key, std::string_view accepted) const;
+  // The key with its prefix, quoted, on one line whatever it holds.
+  std::string Named(std::string_view key) const;
 
  private:
-  std::string Named(std::string_view key) const;  // quoted, on one line whatever it holds
-
   const nlohmann::json& object_;
   std::string file_;
   std::string prefix_;

@@ -63,7 +63,10 @@ struct ModelConfig {
   // Of generation_config.json and config.json; in a GGUF file they belong to the tokenizer's keys.
   std::vector<TokenId> eos_token_ids;
   std::optional<TokenId> bos_token_id;
-  // "bfloat16" or "float16": what `--kv-cache-dtype auto` means for this checkpoint.
+  // The model's 16-bit type: "float16" if it is stored so, else "bfloat16".
+  std::string half_dtype = "bfloat16";
+  // What `--kv-cache-dtype auto` means for this checkpoint: half_dtype, or "fp8" if its
+  // configuration asks for a cache of 8-bit floats.
   std::string kv_cache_dtype = "bfloat16";
 
   // Tokens that a token of this layer sees; 0: all.

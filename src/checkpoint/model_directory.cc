@@ -29,6 +29,7 @@ constexpr TextFile kTextFiles[] = {
     {"added_tokens.json", 64 * kMiB},
     {"chat_template.jinja", kMaxTemplateBytes},
     {"chat_template.json", kMaxTemplateBytes},
+    {"hf_quant_config.json", 4 * kMiB},
     {"model.safetensors.index.json", 256 * kMiB},
 };
 

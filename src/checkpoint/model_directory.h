@@ -25,7 +25,8 @@ class ModelDirectory {
 
   // One of: config.json, generation_config.json, tokenizer.json, tokenizer_config.json,
   // tokenizer.model, tiktoken.model, special_tokens_map.json, added_tokens.json,
-  // chat_template.jinja, chat_template.json, model.safetensors.index.json. nullopt: there is none.
+  // chat_template.jinja, chat_template.json, hf_quant_config.json, model.safetensors.index.json.
+  // nullopt: there is none.
   // An error if it is larger than such a file can be, or cannot be read.
   Result<std::optional<std::string>> Read(std::string_view name) const;
   // additional_chat_templates/NAME.jinja: which there are, and the text of one of them.

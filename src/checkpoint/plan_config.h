@@ -84,7 +84,8 @@ struct PlanConfig {
   bool mtp_own_embeddings = false;  // the file repeats embedding and head in each of them
   std::optional<PlanVision> vision;
   std::optional<PlanQuantization> quantization;
-  bool fp8_kv_scales = false;  // the checkpoint asks for an fp8 cache and brings its scales
+  bool fp8_kv_cache = false;   // the checkpoint asks for an fp8 cache
+  bool fp8_kv_scales = false;  // and brings its scales
 };
 
 // Errors are one line and begin with `file`. An architecture that is not known is refused by name

@@ -47,7 +47,8 @@ class PlanConfigKeys {
 Result<PlanVision> ReadPlanVision(const nlohmann::json& json, const std::string& wrapper,
                                   const std::string& file);
 
-// plan_quantization.cc: fills quantization and fp8_kv_scales from `quantization_config`.
+// plan_quantization.cc: fills quantization, unless only the cache is quantized, fp8_kv_cache and
+// fp8_kv_scales from `quantization_config`.
 Result<void> ReadPlanQuantization(const nlohmann::json& quantization, const std::string& file,
                                   PlanConfig& config);
 

@@ -95,6 +95,27 @@ TEST(PlanConfig, IgnoredModulesStayWide) {
   }
 }
 
+TEST(PlanConfig, AnFp8CacheAndItsScales) {
+  const auto with = [](const std::string& quantization) {
+    return Parse(DenseConfig(kSmall, "\"quantization_config\": " + quantization));
+  };
+  // Only the cache is quantized: the weights are as wide as the file says.
+  const PlanConfig only = with(R"({"quant_method": "compressed-tensors", "config_groups": {},
+                                   "kv_cache_scheme": {"num_bits": 8, "type": "float"}})");
+  EXPECT_FALSE(only.quantization);
+  EXPECT_TRUE(only.fp8_kv_cache && only.fp8_kv_scales);
+  const PlanConfig modelopt =
+      with(R"({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"})");
+  EXPECT_EQ(modelopt.quantization->format, "fp8");
+  EXPECT_TRUE(modelopt.fp8_kv_cache && modelopt.fp8_kv_scales);
+  const PlanConfig dynamic = with(R"({"quant_method": "modelopt", "quant_algo": "FP8",
+               "kv_cache_scheme": {"num_bits": 8, "type": "float", "dynamic": true}})");
+  EXPECT_TRUE(dynamic.fp8_kv_cache);
+  EXPECT_FALSE(dynamic.fp8_kv_scales);
+  const PlanConfig none = with(R"({"quant_method": "modelopt", "quant_algo": "FP8"})");
+  EXPECT_FALSE(none.fp8_kv_cache || none.fp8_kv_scales);
+}
+
 TEST(PlanConfig, UnknownArchitecturesAreRefusedByName) {
   DenseSizes sizes = kSmall;
   sizes.model_type = "mamba9";

@@ -1,3 +1,4 @@
+#include "checkpoint/kv_cache_scheme.h"
 #include "checkpoint/plan_config_keys.h"
 
 namespace masu {
@@ -54,12 +55,6 @@ Result<void> ReadCompressedTensors(const PlanConfigKeys& keys, PlanQuantization&
   return {};
 }
 
-bool IsFp8Kv(const nlohmann::json* scheme) {
-  if (scheme == nullptr || !scheme->is_object()) return false;
-  const auto type = scheme->find("type"), bits = scheme->find("num_bits");
-  return type != scheme->end() && *type == "float" && bits != scheme->end() && *bits == 8;
-}
-
 Result<void> ReadModelOpt(const PlanConfigKeys& keys, PlanQuantization& quantization) {
   MASU_ASSIGN_OR_RETURN(const std::string algorithm, keys.String("quant_algo", ""));
   if (algorithm == "NVFP4") {
@@ -78,6 +73,10 @@ Result<void> ReadModelOpt(const PlanConfigKeys& keys, PlanQuantization& quantiza
 
 Result<void> ReadPlanQuantization(const nlohmann::json& json, const std::string& file,
                                   PlanConfig& config) {
+  const KvCacheScheme kv_cache = ReadKvCacheScheme(json);
+  config.fp8_kv_cache = kv_cache.fp8;
+  config.fp8_kv_scales = kv_cache.static_scales;
+  if (QuantizesOnlyKvCache(json)) return {};
   const PlanConfigKeys keys(json, file);
   PlanQuantization quantization;
   MASU_ASSIGN_OR_RETURN(const std::string method, keys.String("quant_method", ""));
@@ -101,7 +100,6 @@ Result<void> ReadPlanQuantization(const nlohmann::json& json, const std::string&
   } else {
     return Unknown(file, "quant_method '" + method + "'");
   }
-  config.fp8_kv_scales = IsFp8Kv(keys.Find("kv_cache_scheme"));
   config.quantization = std::move(quantization);
   return {};
 }

@@ -51,17 +51,27 @@ Result<std::string_view> FindHeader(std::span<const std::byte> bytes, const std:
                   zero);
 }
 
-std::optional<GgmlFormat> FindFormat(std::string_view dtype) {
-  if (dtype == "F32") return GgmlFormat::kF32;
-  if (dtype == "F16") return GgmlFormat::kF16;
-  if (dtype == "BF16") return GgmlFormat::kBF16;
-  return std::nullopt;
+struct StoredType {
+  std::string_view name;
+  uint64_t bytes;  // of an element
+  std::optional<GgmlFormat> format;
+};
+constexpr StoredType kTypes[] = {{"F32", 4, GgmlFormat::kF32},   {"F16", 2, GgmlFormat::kF16},
+                                 {"BF16", 2, GgmlFormat::kBF16}, {"I8", 1, std::nullopt},
+                                 {"U8", 1, std::nullopt},        {"F8_E4M3", 1, std::nullopt},
+                                 {"F8_E5M2", 1, std::nullopt},   {"I32", 4, std::nullopt}};
+
+// The type if this tensor may be stored in it, nullptr if not.
+const StoredType* FindType(const SafetensorsEntry& entry) {
+  const auto* type = std::ranges::find(kTypes, *entry.dtype, &StoredType::name);
+  if (type == std::end(kTypes)) return nullptr;
+  return type->format || entry.name.ends_with("_zero_point") ? type : nullptr;
 }
 
 // Bytes of a tensor of this shape; nullopt if that overflows 62 bits, beyond which every signed
 // index computed from the shape later would break too.
-std::optional<uint64_t> BytesOf(const std::vector<uint64_t>& shape, GgmlFormat format) {
-  uint64_t bytes = BlockShapeOf(format).bytes;
+std::optional<uint64_t> BytesOf(const std::vector<uint64_t>& shape, uint64_t element_bytes) {
+  uint64_t bytes = element_bytes;
   bool overflow = false;
   for (const uint64_t size : shape) overflow |= __builtin_mul_overflow(bytes, size, &bytes);
   // A zero somewhere hides an overflow of the other sizes, which are as wrong.
@@ -75,15 +85,15 @@ class Placer {
   Placer(std::span<const std::byte> data, const std::string& file) : data_(data), file_(file) {}
 
   Result<SafetensorsTensor> Place(SafetensorsEntry entry) const {
-    const auto format = FindFormat(*entry.dtype);
+    const StoredType* type = FindType(entry);
     const std::string name = QuoteName(entry.name);
-    if (!format) {
+    if (type == nullptr) {
       return MakeError(ErrorCode::kUnimplemented,
                        "{}: tensor {} is stored as {}, masu reads BF16, F16 and F32 from "
                        "safetensors; take a checkpoint in one of those",
                        file_, name, QuoteName(*entry.dtype));
     }
-    const auto needed = BytesOf(*entry.shape, *format);
+    const auto needed = BytesOf(*entry.shape, type->bytes);
     if (!needed) {
       return DataLoss("{}: tensor {}: the size of its shape [{}] overflows 64 bits; {}", file_,
                       name, fmt::join(*entry.shape, ", "), "the file is damaged, fetch it again");
@@ -101,9 +111,10 @@ class Placer {
                       "the file is truncated, fetch it again");
     }
     return SafetensorsTensor{.name = std::move(entry.name),
-                             .format = *format,
+                             .format = type->format.value_or(GgmlFormat::kF32),
                              .shape = std::move(*entry.shape),
-                             .data = data_.subspan(first, *needed)};
+                             .data = data_.subspan(first, *needed),
+                             .opaque = !type->format};
   }
 
   // Sorts by place; tensors must cover the data exactly and have names of their own.

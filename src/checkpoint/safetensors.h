@@ -22,9 +22,12 @@ namespace masu {
 
 struct SafetensorsTensor {
   std::string name;
-  GgmlFormat format = GgmlFormat::kF32;  // F32, F16 or BF16
+  GgmlFormat format = GgmlFormat::kF32;  // F32, F16 or BF16; kF32 if `opaque`
   std::vector<uint64_t> shape;           // fastest dimension last, as in the file; empty: a scalar
-  std::span<const std::byte> data;       // exactly as many bytes as format and shape need
+  std::span<const std::byte> data;       // exactly as many bytes as type and shape need
+  // Of a type that is not read, so no more than bytes. Only zero points of quantized caches
+  // ("*_zero_point"), of which nothing but being zero matters, are let in so.
+  bool opaque = false;
 };
 
 class SafetensorsFile {

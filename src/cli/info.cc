@@ -6,6 +6,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "cli/commands.h"
+#include "cli/kv_table.h"
 #include "engine/engine_memory.h"
 #include "plan/plan_table.h"
 #include "server/request_memory.h"
@@ -13,11 +14,33 @@
 namespace masu {
 namespace {
 
-Result<void> PrintModel(const std::string& path) {
-  MASU_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
-  for (const std::string& warning : checkpoint->warnings()) {
+void PrintWarnings(const Checkpoint& checkpoint) {
+  for (const std::string& warning : checkpoint.warnings()) {
     std::fprintf(stderr, "masu: warning: %s\n", warning.c_str());
   }
+}
+
+Result<void> PrintKv(const std::string& path, const std::string& quantization_param_path) {
+  MASU_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
+  PrintWarnings(*checkpoint);
+  if (!quantization_param_path.empty()) {
+    MASU_ASSIGN_OR_RETURN(const KvScales scales,
+                          ReadSglangKvScales(quantization_param_path, checkpoint->config()));
+    std::fputs(FormatKvScales(scales).c_str(), stdout);
+  } else if (checkpoint->kv_scales() != nullptr) {
+    std::fputs(FormatKvScales(*checkpoint->kv_scales()).c_str(), stdout);
+  } else {
+    std::printf("no K/V scales: dynamic scales are computed\n");
+    if (!checkpoint->kv_scales_problem().empty()) {
+      std::printf("%s\n", checkpoint->kv_scales_problem().c_str());
+    }
+  }
+  return {};
+}
+
+Result<void> PrintModel(const std::string& path) {
+  MASU_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
+  PrintWarnings(*checkpoint);
   const ModelConfig& config = checkpoint->config();
   std::map<std::string_view, std::pair<uint64_t, uint64_t>> formats;  // tensors, bytes
   uint64_t parameters = 0, bytes = 0;
@@ -51,15 +74,20 @@ Result<void> PrintModel(const std::string& path) {
   engine.kv_cache_memory_bytes = GiB(1);
   engine.server_memory = RequestMemory(HttpOptions());
   PlanRequest request = PlanRequestOf(engine);
-  request.kv_cache_dtypes = {"all"};  // the first is that of "auto"
+  request.kv_cache_dtypes = {"all"};
   const Result<MemoryPlan> plan = MakeMemoryPlan(MakeServedShape(*checkpoint), request);
   if (!plan.ok()) {
     std::printf("\n\nnot served: %s\n", plan.error().message.c_str());
     return {};
   }
-  std::printf("\n\nServed with 1 GiB of KV pages:\n%s%s",
-              FormatProcessMemory(*plan->rows.front().process).c_str(),
-              FormatCapacity(*plan, 0, engine.block_size).c_str());
+  // What "auto" takes: the first of its encoding, which is the model's 16-bit type or fp8.
+  const bool fp8 = config.kv_cache_dtype == "fp8";
+  const auto chosen = std::ranges::find(plan->rows, fp8 ? "fp8_e4m3" : config.kv_cache_dtype,
+                                        &PlanRow::kv_encoding);
+  std::printf(
+      "\n\nServed with 1 GiB of KV pages:\n%s%s", FormatProcessMemory(*chosen->process).c_str(),
+      FormatCapacity(*plan, static_cast<size_t>(chosen - plan->rows.begin()), engine.block_size)
+          .c_str());
   return {};
 }
 
@@ -96,12 +124,14 @@ Result<std::string> Get(const std::string& url, const std::string& api_key) {
 }  // namespace
 
 int RunInfo(const InfoOptions& options) {
-  if (options.model.empty() && !options.why) {
+  if (options.model.empty() && (options.kv || !options.why)) {
     return PrintError(
         InvalidArgument("give a MODEL to describe, or --why to ask a running server"));
   }
   if (!options.model.empty()) {
-    const Result<void> printed = PrintModel(options.model);
+    const Result<void> printed = options.kv
+                                     ? PrintKv(options.model, options.quantization_param_path)
+                                     : PrintModel(options.model);
     if (!printed.ok()) return PrintError(printed.error());
   }
   if (options.why) {

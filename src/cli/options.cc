@@ -86,7 +86,23 @@ size_t EditDistance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
+// --api-key "$KEY" with KEY unset would open the server to everybody without a word.
+const CLI::Validator kNotEmpty(
+    [](const std::string& value) {
+      return std::string(value.empty() ? "is empty; give a value, or leave the flag out" : "");
+    },
+    "");
+
 }  // namespace
+
+CLI::Option* AddScaleFile(CLI::App& app, std::string& path) {
+  return app
+      .add_option("--quantization-param-path", path,
+                  "K and V scales of an fp8 cache, instead of the checkpoint's: a JSON file as "
+                  "SGLang reads it, also with one scale for K and one for V in a layer")
+      ->check(kNotEmpty)
+      ->type_name("FILE");
+}
 
 void AddIntegrityOptions(CLI::App& app, EngineConfig& config) {
   AddChoice<KvIntegrity>(app, "--kv-integrity", config.kv_integrity,
@@ -191,6 +207,7 @@ void AddEngineOptions(CLI::App& app, EngineConfig& config) {
       ->capture_default_str();
   app.add_option("--kv-scale", config.kv_scale, "scales of 8-bit caches: auto, dynamic or unit")
       ->capture_default_str();
+  AddScaleFile(app, config.quantization_param_path);
   app.add_option("--gpu-memory-utilization,--device-memory-utilization",
                  config.gpu_memory_utilization,
                  "share of the machine's memory for weights, buffers and KV cache together: "
@@ -285,13 +302,6 @@ void AddForeignFlags(CLI::App& app) {
     }
   }
 }
-
-// --api-key "$KEY" with KEY unset would open the server to everybody without a word.
-const CLI::Validator kNotEmpty(
-    [](const std::string& value) {
-      return std::string(value.empty() ? "is empty; give a value, or leave the flag out" : "");
-    },
-    "");
 
 void AddServerOptions(CLI::App& app, ServerConfig& config) {
   app.add_option("--host", config.http.host, "address to listen on; 0.0.0.0 for all")
@@ -514,6 +524,9 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   CLI::App* info_app =
       app.add_subcommand("info", "what a model file holds, or why a running server is slow");
   info_app->add_option("MODEL", info.model, "a .gguf file or a checkpoint directory");
+  CLI::Option* kv_flag = info_app->add_flag(
+      "--kv", info.kv, "show only where the scales of K and V come from, and what they are");
+  AddScaleFile(*info_app, info.quantization_param_path)->needs(kv_flag);
   info_app->add_flag("--why", info.why,
                      "ask the server at --url why it is slow and why requests wait");
   info_app->add_option("--url", info.url, "of a running server")->capture_default_str();

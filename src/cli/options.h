@@ -37,6 +37,8 @@ struct ChatOptions : GenerateOptions {};
 
 struct InfoOptions {
   std::string model;  // a file, or empty with --url
+  bool kv = false;
+  std::string quantization_param_path;
   bool why = false;
   std::string url = "http://127.0.0.1:8000";
   std::string api_key;

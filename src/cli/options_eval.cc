@@ -29,8 +29,8 @@ std::vector<std::string> ParseChecks(const std::string& text) {
     const std::string nearest = NearestWord(known, name);
     throw CLI::ValidationError(
         "TASKS", "there is no check '" + name + "'; " +
-                      (nearest.empty() ? "" : "did you mean " + nearest + "? ") + "use one of " +
-                      Joined(known));
+                     (nearest.empty() ? "" : "did you mean " + nearest + "? ") + "use one of " +
+                     Joined(known));
   }
   return names;
 }
@@ -71,14 +71,17 @@ void AddEvalOptions(CLI::App& app, EvalOptions& options) {
       ->required()
       ->type_name("NAMES");
   AddModel(app, options.model);
-  app.add_option("--kv-cache-dtype", options.encodings,
-                 "encodings to compare, such as int8,fp8,fp8:unit; default: all of 8 bits and less")
+  app.add_option(
+         "--kv-cache-dtype", options.encodings,
+         "encodings to compare, such as int8,int8/int4,fp8:unit,int4:norotate; default: all that "
+         "are smaller than 16 bits")
       ->delimiter(',');
   app.add_option("--baseline", options.baseline, "encoding to compare with")->capture_default_str();
   AddDataOptions(app, options);
   app.add_flag("--json{-}", options.json,
                "print JSON instead of tables; --json=FILE: write it to a file beside them");
   app.add_option("--html", options.html, "write a report with plots to this file");
+  AddScaleFile(app, options.engine.quantization_param_path);
   AddKvMemoryOptions(app, options.engine);
   AddIntegrityOptions(app, options.engine);
   AddComputeOptions(app, options.engine);

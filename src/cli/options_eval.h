@@ -3,9 +3,10 @@
 
 #include "cli/options.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace masu {
 
@@ -13,6 +14,7 @@ void AddEvalOptions(CLI::App& app, EvalOptions& options);
 
 // Groups of options that several commands share (cli/options.cc).
 void AddModel(CLI::App& app, std::string& model);
+CLI::Option* AddScaleFile(CLI::App& app, std::string& path);
 void AddIntegrityOptions(CLI::App& app, EngineConfig& config);
 void AddKvMemoryOptions(CLI::App& app, EngineConfig& config);
 void AddComputeOptions(CLI::App& app, EngineConfig& config);

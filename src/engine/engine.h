@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "base/typed_id.h"
 #include "base/units.h"
+#include "engine/drift.h"
 #include "engine/engine_config.h"
 #include "engine/request.h"
 #include "ops/page_header.h"
@@ -75,10 +76,20 @@ struct EngineStats {
   uint64_t step_tokens = 0;      // sum over steps of tokens computed, prefill and decode
 };
 
+// One way to store K and V that requests may ask for.
+struct KvChoiceInfo {
+  std::string name;            // canonical: "int8", "fp8_e4m3:unit"
+  std::string kv_cache_dtype;  // the encoding alone: "fp8_e4m3"
+  std::string kv_scale;
+  Bytes bytes_per_token;         // as CacheInfo
+  uint32_t max_request_len = 0;  // tokens: what the whole arena holds, or one owner may hold
+};
+
 // What the cache turned out to be; fixed after start.
 struct CacheInfo {
-  std::string kv_cache_dtype;  // canonical name, "fp8_e4m3"
-  std::string kv_scale;        // "dynamic", "unit" or "none"
+  std::string kv_cache_dtype;         // canonical name, "fp8_e4m3"
+  std::string kv_scale;               // "dynamic", "checkpoint", "unit" or "none"
+  std::vector<KvChoiceInfo> choices;  // the first is the one above
   Bytes arena;
   Bytes bytes_per_token;    // all layers, both sides, scales included
   uint32_t block_size = 0;  // tokens per page
@@ -119,6 +130,10 @@ struct KvReport {
   std::vector<std::string> violations;  // of what must always hold; empty if all is well
 };
 
+// The choice that a request means by a name such as "fp8" (empty or "auto": the first). Errors name
+// those there are.
+Result<uint32_t> FindKvChoice(const CacheInfo& info, const std::string& name);
+
 class Engine {
  public:
   // Commits the KV arena. Errors name the option and the value that would fit.
@@ -141,6 +156,9 @@ class Engine {
   // Blocks until there may be work or `Wake` was called.
   virtual void WaitForWork() = 0;
   virtual void Wake() = 0;
+
+  // Gets the samples of EngineConfig::drift_sample. Before the first step; null: nobody.
+  virtual void SetDriftObserver(std::shared_ptr<DriftObserver> observer) = 0;
 
   virtual EngineStats Stats() const = 0;
   // Runs the validators between two steps; blocks until then. Errors if the engine does not step.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/units.h"
 
@@ -23,8 +24,18 @@ struct EngineConfig {
   std::optional<Bytes> kv_cache_memory_bytes;  // the KV arena itself; overrides the share
   std::optional<uint32_t> max_model_len;       // nullopt: the model's, shrunk to what fits
   uint32_t block_size = 16;                    // 8, 16, 32, 64 or 128 tokens per page
-  std::string kv_cache_dtype = "auto";         // design.md, KV encodings
-  std::string kv_scale = "auto";               // auto | dynamic | unit
+  std::string kv_cache_dtype = "auto";         // KvDtypeSpec::dtype in plan/kv_options.h
+  std::string kv_cache_dtype_k;                // of one side; empty: as kv_cache_dtype
+  std::string kv_cache_dtype_v;
+  std::string kv_cache_dtype_skip_layers;  // that stay at 16 bits: "0,3-5,first:1,sliding_window"
+  std::string kv_scale = "auto";           // auto | dynamic | checkpoint | unit
+  // Others that a request may ask for; they share the memory. "auto": 16 bits, if the above is
+  // less.
+  std::vector<std::string> kv_cache_dtype_choices;
+  std::string quantization_param_path;  // K/V scales in SGLang's format; empty: none
+  // A large bias of K stays outside the cache, and outlier channels of K trade with Q. False shows
+  // what that is for.
+  bool kv_conditioning = true;
   Bytes server_memory;  // what a server around the engine holds for requests; a part of the plan
   bool enable_prefix_caching = true;  // pages of equal prefixes are shared and kept
   uint32_t prefix_hash_bits = 64;     // of the index of prefixes; fewer are for tests
@@ -33,6 +44,9 @@ struct EngineConfig {
   uint32_t kv_integrity_unready_after = 3;  // mismatches within a minute; 0: never
   double kv_scrub_seconds = 600;  // all sealed pages are verified once in that time; 0: never
   std::string fault_injection;    // as ParseFaultRates reads it; empty: none
+  // Share of requests, 0 to 1, whose answers are compared with those of a 16-bit cache
+  // (engine/drift.h).
+  double drift_sample = 0;
   // Preemption
   PreemptionMode preemption_mode = PreemptionMode::kAuto;
   std::optional<Bytes> swap_space;  // for pages of preempted requests; nullopt: see PlanRequest

@@ -47,14 +47,16 @@ EngineImpl::~EngineImpl() { AbortAll(); }
 
 Result<void> EngineImpl::Init() {
   MASU_ASSIGN_OR_RETURN(EngineMemory memory,
-                        PlanEngineMemory(model_->shape, model_->config, config_));
+                        PlanEngineMemory(model_->shape, model_->config, config_,
+                                         model_->kv_scales ? &*model_->kv_scales : nullptr));
   cache_info_ = memory.cache_info;
   for (const std::string& warning : memory.warnings) LogWarning("{}", warning);
   MASU_ASSIGN_OR_RETURN(cache_,
-                        KvCache::Create(*model_->ops, memory.cache_info.arena, memory.layouts,
+                        KvCache::Create(*model_->ops, memory.cache_info.arena, memory.kv.layouts,
                                         {.share_prefixes = memory.cache_info.prefix_caching,
                                          .prefix_hash_bits = config_.prefix_hash_bits}));
-  cache_info_.pages = cache_->pool().TotalPages(LayoutId(0));
+  kv_choices_ = std::move(memory.kv.choices);
+  cache_info_.pages = cache_->pool().TotalPages(kv_choices_[0].groups[0]);
   MASU_ASSIGN_OR_RETURN(
       runner_, ModelRunner::Create(*model_->model, *model_->ops, *cache_, config_.max_num_seqs));
   sampler_ = std::make_unique<Sampler>(SampleableTokens());
@@ -80,7 +82,7 @@ Result<void> EngineImpl::Init() {
              .max_num_batched_tokens = config_.max_num_batched_tokens,
              .max_prefill_chunk = config_.max_prefill_chunk,
              .order = order};
-  MASU_TRY(InitOwnerShare());
+  MASU_TRY(InitRequestLengths());
   max_queued_ = config_.max_queued();
   totals_.kv_pages_total = cache_info_.pages;
   stats_ = totals_;
@@ -95,7 +97,7 @@ uint32_t EngineImpl::SampleableTokens() const {
 
 // --- callers' side ---
 
-Result<void> EngineImpl::CheckRequest(const Request& request) const {
+Result<void> EngineImpl::CheckRequest(const Request& request, uint32_t kv_choice) const {
   const uint32_t vocab = model_->config.vocab_size;
   const auto bad = [](const char* param, std::string message) {
     return Error{ErrorCode::kInvalidArgument, std::move(message), param};
@@ -138,16 +140,21 @@ Result<void> EngineImpl::CheckRequest(const Request& request) const {
     return bad("logprobs", fmt::format("{} logprobs were requested; at most {} (--max-logprobs)",
                                        logprobs, config_.max_logprobs));
   }
-  return CheckOwnerShare(request);
+  return CheckRequestLength(request, kv_choice);
 }
 
 Result<RequestId> EngineImpl::Submit(Request request) {
-  MASU_TRY(CheckRequest(request));
+  Result<uint32_t> kv_choice = FindKvChoice(cache_info_, request.kv_cache_dtype);
+  if (!kv_choice.ok()) {
+    return Error{kv_choice.error().code, kv_choice.error().message, "kv_cache_dtype"};
+  }
+  MASU_TRY(CheckRequest(request, *kv_choice));
   auto state = std::make_unique<RequestState>();
   state->sampling = std::move(request.sampling);
   state->prompt_length = static_cast<uint32_t>(request.prompt.size());
   state->priority = request.priority;
   state->owner = request.owner;
+  state->kv_choice = *kv_choice;
   state->deadline = request.deadline;
   state->sink = std::move(request.sink);
   state->stop_tokens = state->sampling.stop_token_ids;
@@ -198,17 +205,19 @@ Result<RequestId> EngineImpl::Submit(Request request) {
       Philox4x32({static_cast<uint32_t>(state->arrival), 0, 0, 1},
                  {static_cast<uint32_t>(config_.seed), static_cast<uint32_t>(config_.seed >> 32)});
   const uint64_t seed = state->sampling.seed.value_or(uint64_t{drawn[0]} << 32 | drawn[1]);
+  const std::vector<LayoutId>& groups = kv_choices_[state->kv_choice].groups;
   std::shared_ptr<const CacheScope> scope;
   if (cache_info_.prefix_caching) {
-    scope = std::make_shared<CacheScope>(
-        CacheScope{.owner = std::move(request.owner), .salt = std::move(request.cache_salt)});
+    scope = std::make_shared<CacheScope>(CacheScope{.owner = std::move(request.owner),
+                                                    .salt = std::move(request.cache_salt),
+                                                    .layout = groups.front()});
   }
   for (auto& sequence : state->sequences) {
     sequence->seed = seed;
     // Without sharing, pages belong to one choice alone, and their scope says so.
-    for (uint32_t g = 0; g < model_->model->kv_groups().size(); ++g) {
+    for (const LayoutId layout : groups) {
       sequence->tables.push_back(
-          {.layout = LayoutId(g),
+          {.layout = layout,
            .scope = scope ? scope->Hash() : state->arrival << 8 | sequence->choice,
            .sharing = scope});
     }
@@ -318,48 +327,56 @@ StepPlan EngineImpl::PlanStep() const {
        .free = cache_->pool().Budget(),
        .missing = [this](const Sequence& sequence,
                          uint64_t tokens) { return MissingPages(sequence, tokens); },
-       .held =
-           [](const Sequence& sequence) {
-             PageCounts held;
-             for (const BlockTable& table : sequence.tables) held.push_back(table.held());
-             return held;
-           },
+       .held = [this](const Sequence& sequence) { return HeldPages(sequence); },
        .freed = [this](std::span<Sequence* const> preempted) { return FreedPages(preempted); },
        .cached = [this](Sequence& sequence) { return FindPrefix(sequence); },
-       .peak = [this](const Sequence&, uint64_t tokens) { return PeakPages(tokens); }},
+       .peak = [this](const Sequence& sequence,
+                      uint64_t tokens) { return PeakPages(sequence.request->kv_choice, tokens); }},
       limits_);
 }
 
 PageCounts EngineImpl::MissingPages(const Sequence& sequence, uint64_t tokens) const {
   PageCounts missing;
   for (const BlockTable& table : sequence.tables) {
-    const uint64_t wanted = cache_->PagesFor(table.layout, tokens);
-    missing.push_back(wanted > table.pages.size() ? wanted - table.pages.size() : 0);
+    cache_->CountPages(table.layout, table.pages.size(), cache_->PagesFor(table.layout, tokens),
+                       missing);
   }
   return missing;
 }
 
-PageCounts EngineImpl::PeakPages(uint64_t tokens) const {
+PageCounts EngineImpl::HeldPages(const Sequence& sequence) const {
+  PageCounts held;
+  for (const BlockTable& table : sequence.tables)
+    cache_->CountPages(table.layout, table.returned, table.pages.size(), held);
+  return held;
+}
+
+PageCounts EngineImpl::PeakPages(uint32_t kv_choice, uint64_t tokens) const {
   PageCounts peak;
   const uint32_t chunk = PrefillChunk(config_.max_num_batched_tokens, config_.max_prefill_chunk);
   const auto groups = model_->model->kv_groups();
   for (uint32_t g = 0; g < groups.size(); ++g) {
+    const LayoutId layout = kv_choices_[kv_choice].groups[g];
     const std::optional<uint32_t> window =
         groups[g].window == 0 ? std::nullopt : std::optional(groups[g].window);
-    peak.push_back(masu::PeakPages(window, cache_info_.block_size, chunk, tokens));
+    const uint64_t pages = masu::PeakPages(window, cache_info_.block_size, chunk, tokens);
+    cache_->CountPages(layout, 0, pages, peak);
+    // A window that has left the first page behind holds as many others instead.
+    const bool leaves_first = pages < cache_->PagesFor(layout, tokens);
+    if (leaves_first && cache_->pool().layout(layout).first_page) ++peak[layout.value()];
   }
   return peak;
 }
 
 PageCounts EngineImpl::FreedPages(std::span<Sequence* const> preempted) const {
-  PageCounts freed(model_->model->kv_groups().size());
+  PageCounts freed(cache_->pool().num_layouts());
   std::unordered_map<uint32_t, uint32_t> given_up;  // references, by page
   for (const Sequence* sequence : preempted) {
-    for (size_t g = 0; g < freed.size(); ++g) {
-      const BlockTable& table = sequence->tables[g];
+    for (const BlockTable& table : sequence->tables) {
       for (size_t i = table.returned; i < table.pages.size(); ++i) {
         const PageId page(table.pages[i].page);
-        if (++given_up[page.value()] == cache_->pool().references(page)) ++freed[g];
+        if (++given_up[page.value()] == cache_->pool().references(page))
+          ++freed[cache_->pool().LayoutAt(table.layout, i).value()];
       }
     }
   }
@@ -382,7 +399,9 @@ CachedPrefix EngineImpl::FindPrefix(Sequence& sequence) const {
   if (!cache_info_.prefix_caching) return {.tokens = swapped, .in_use = {}};
   PrefixMatch& match = sequence.prefix;
   match = cache_->MatchPrefix(sequence.tables[0], ReadableTokens(sequence), match);
-  return {.tokens = std::max(match.tokens, swapped), .in_use = {match.pages_in_use}};
+  CachedPrefix cached{.tokens = std::max(match.tokens, swapped), .in_use = {}};
+  cache_->CountPages(sequence.tables[0].layout, 0, match.pages_in_use, cached.in_use);
+  return cached;
 }
 
 // Only tokens of finished steps: a page that is being computed is not handed out.

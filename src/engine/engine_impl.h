@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/engine_memory.h"
 #include "engine/fault_injection.h"
 #include "engine/loaded_model.h"
 #include "engine/model_runner.h"
@@ -36,6 +37,9 @@ class EngineImpl final : public Engine {
   bool Step() override;
   void WaitForWork() override;
   void Wake() override;
+  void SetDriftObserver(std::shared_ptr<DriftObserver> observer) override {
+    drift_observer_ = std::move(observer);
+  }
   EngineStats Stats() const override;
   Result<KvReport> InspectKv() override;
   const CacheInfo& cache_info() const override { return cache_info_; }
@@ -59,9 +63,9 @@ class EngineImpl final : public Engine {
   EngineImpl(std::shared_ptr<LoadedModel> model, const EngineConfig& config);
   Result<void> Init();
   uint32_t SampleableTokens() const;
-  Result<void> CheckRequest(const Request& request) const;
-  Result<void> InitOwnerShare();
-  Result<void> CheckOwnerShare(const Request& request) const;
+  Result<void> CheckRequest(const Request& request, uint32_t kv_choice) const;
+  Result<void> InitRequestLengths();
+  Result<void> CheckRequestLength(const Request& request, uint32_t kv_choice) const;
   bool QueueIsFull(const std::string& owner, uint64_t choices) const;  // under mutex_
 
   // The parts of a step, in order.
@@ -111,7 +115,8 @@ class EngineImpl final : public Engine {
   KvReport MakeReport() const;
   void ReturnPassedPages(Sequence& sequence);
   PageCounts MissingPages(const Sequence& sequence, uint64_t tokens) const;
-  PageCounts PeakPages(uint64_t tokens) const;
+  PageCounts PeakPages(uint32_t kv_choice, uint64_t tokens) const;
+  PageCounts HeldPages(const Sequence& sequence) const;
   PageCounts FreedPages(std::span<Sequence* const> preempted) const;
   void CheckInvariants() const;
 
@@ -121,6 +126,7 @@ class EngineImpl final : public Engine {
   uint32_t max_queued_ = 0;
 
   // Engine thread only.
+  std::vector<KvChoice> kv_choices_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<Sampler> sampler_;
@@ -137,6 +143,7 @@ class EngineImpl final : public Engine {
     ChoiceUpdate update;
   };
   std::vector<Outgoing> outbox_;
+  std::shared_ptr<DriftObserver> drift_observer_;
   std::vector<Sequence*> failed_;  // in this step, retired at commit
   std::set<Sequence*> damaged_;    // in this step, what came back from swap space is
   using Clock = std::chrono::steady_clock;

@@ -11,22 +11,68 @@
 namespace masu {
 namespace {
 
-Result<std::vector<KvPageLayout>> LayoutsFor(const ModelConfig& model, KvSide side,
-                                             uint32_t block_size) {
-  std::vector<KvPageLayout> layouts;
+// Adds the pages of a choice, group by group.
+Result<void> AddChoice(const ModelConfig& model, KvOption option, uint32_t block_size,
+                       const KvScales* scales, KvLayouts& kv) {
+  KvChoice choice{.option = std::move(option), .groups = {}};
+  const auto add = [&](const KvGroup& group, const std::vector<KvLayerSides>& sides,
+                       std::optional<LayoutId> first_page) -> Result<LayoutId> {
+    const LayoutId id(static_cast<uint32_t>(kv.layouts.size()));
+    KvLayoutSpec spec{.id = id,
+                      .layers = {},
+                      .block_size = block_size,
+                      .num_kv_heads = model.num_kv_heads,
+                      .head_dim = model.head_dim,
+                      .first_page = first_page};
+    for (const uint32_t layer : group.layers) {
+      KvLayerSides of_layer = sides[layer];
+      if (of_layer.k.scale == KvScale::kStatic) of_layer.k_scales = scales->k[layer];
+      if (of_layer.v.scale == KvScale::kStatic) of_layer.v_scales = scales->v[layer];
+      spec.layers.push_back(std::move(of_layer));
+    }
+    MASU_ASSIGN_OR_RETURN(KvPageLayout layout, MakeKvPageLayout(spec));
+    kv.layouts.push_back(std::move(layout));
+    return id;
+  };
   for (const KvGroup& group : KvGroupsOf(model)) {
-    MASU_ASSIGN_OR_RETURN(
-        KvPageLayout layout,
-        MakeKvPageLayout({.id = LayoutId(static_cast<uint32_t>(layouts.size())),
-                          .k = side,
-                          .v = side,
-                          .block_size = block_size,
-                          .num_layers = static_cast<uint32_t>(group.layers.size()),
-                          .num_kv_heads = model.num_kv_heads,
-                          .head_dim = model.head_dim}));
-    layouts.push_back(std::move(layout));
+    std::optional<LayoutId> first_page;
+    if (!choice.option.first_page.empty()) {
+      MASU_ASSIGN_OR_RETURN(first_page, add(group, choice.option.first_page, std::nullopt));
+    }
+    MASU_ASSIGN_OR_RETURN(const LayoutId id, add(group, choice.option.layers, first_page));
+    choice.groups.push_back(id);
   }
-  return layouts;
+  kv.choices.push_back(std::move(choice));
+  return {};
+}
+
+KvDtypeSpec SpecOf(const EngineConfig& config) {
+  return {.dtype = config.kv_cache_dtype,
+          .k = config.kv_cache_dtype_k,
+          .v = config.kv_cache_dtype_v,
+          .scale = config.kv_scale,
+          .skip_layers = config.kv_cache_dtype_skip_layers};
+}
+
+// Beside the default: canonical names, each once.
+Result<std::vector<std::string>> OtherChoices(const EngineConfig& config, const KvOption& standard,
+                                              const KvModelFacts& facts) {
+  std::vector<std::string> names;
+  for (const std::string& name : config.kv_cache_dtype_choices) {
+    KvDtypeSpec spec{.dtype = name};
+    if (name == "auto") {
+      const bool narrow = std::ranges::any_of(standard.layers, [](const KvLayerSides& sides) {
+        return KvElementBits(sides.k.encoding) < 16 || KvElementBits(sides.v.encoding) < 16;
+      });
+      if (!narrow) continue;
+      spec.dtype = facts.wide;
+    }
+    MASU_ASSIGN_OR_RETURN(const KvOption option, MakeKvOption(spec, facts));
+    if (option.canonical == standard.canonical) continue;
+    if (std::ranges::find(names, option.canonical) == names.end())
+      names.push_back(option.canonical);
+  }
+  return names;
 }
 
 Result<void> CheckConfig(const EngineConfig& config, uint32_t trained) {
@@ -46,12 +92,13 @@ Result<void> CheckConfig(const EngineConfig& config, uint32_t trained) {
 
 // The row that is in use, in a plan of every encoding.
 bool IsSame(const PlanRow& a, const PlanRow& b) {
-  return a.kv_encoding == b.kv_encoding && a.kv_scale == b.kv_scale;
+  return a.kv_encoding == b.kv_encoding && a.kv_scale == b.kv_scale &&
+         a.kv_bytes_per_token == b.kv_bytes_per_token;
 }
 
 // Something must fit, whatever is free now.
 Result<void> CheckFits(const PlanRow& row, const MemoryPlan& plan, const EngineConfig& config,
-                       const std::vector<KvPageLayout>& layouts) {
+                       const KvLayouts& kv) {
   if (row.longest_request > 0) return {};
   const ProcessMemory& process = *row.process;
   if (row.kv_arena_bytes == 0 && !config.kv_cache_memory_bytes) {
@@ -62,7 +109,7 @@ Result<void> CheckFits(const PlanRow& row, const MemoryPlan& plan, const EngineC
                      FormatBytes({process.total()}));
   }
   uint64_t page = 0;
-  for (const KvPageLayout& layout : layouts) page = std::max(page, layout.page_bytes);
+  for (const KvPageLayout& layout : kv.layouts) page = std::max(page, layout.page_bytes);
   return MakeError(
       ErrorCode::kResourceExhausted,
       "a KV cache of {} does not hold one page of {}; give it more with --kv-cache-memory-bytes",
@@ -115,16 +162,45 @@ Result<uint32_t> MaxModelLen(const EngineConfig& config, uint64_t longest) {
 
 }  // namespace
 
-Result<std::vector<KvPageLayout>> ConfiguredLayouts(const ModelConfig& model,
-                                                    const EngineConfig& config) {
+Result<KvLayouts> ConfiguredLayouts(const ModelConfig& model, const EngineConfig& config,
+                                    const KvScales* scales) {
   if (config.max_num_seqs == 0) return InvalidArgument("--max-num-seqs must be at least 1");
   if (config.max_num_batched_tokens == 0) {
     return InvalidArgument("--max-num-batched-tokens must be at least 1");
   }
-  MASU_ASSIGN_OR_RETURN(const KvEncoding encoding,
-                        ParseKvEncoding(config.kv_cache_dtype, model.kv_cache_dtype));
-  MASU_ASSIGN_OR_RETURN(const KvSide side, MakeKvSide(encoding, config.kv_scale));
-  return LayoutsFor(model, side, config.block_size);
+  KvModelFacts facts = KvFactsOf(model);
+  facts.brings_scales = scales != nullptr;
+  KvLayouts kv;
+  MASU_ASSIGN_OR_RETURN(KvOption standard, MakeKvOption(SpecOf(config), facts));
+  MASU_ASSIGN_OR_RETURN(const std::vector<std::string> others,
+                        OtherChoices(config, standard, facts));
+  MASU_TRY(AddChoice(model, std::move(standard), config.block_size, scales, kv));
+  for (const std::string& name : others) {
+    MASU_ASSIGN_OR_RETURN(
+        KvOption option,
+        MakeKvOption({.dtype = name, .skip_layers = config.kv_cache_dtype_skip_layers}, facts));
+    MASU_TRY(AddChoice(model, std::move(option), config.block_size, scales, kv));
+  }
+  return kv;
+}
+
+Result<uint32_t> FindKvChoice(const CacheInfo& info, const std::string& name) {
+  if (name.empty() || name == "auto") return 0u;
+  // The names of encodings need no model.
+  MASU_ASSIGN_OR_RETURN(const KvOption wanted,
+                        MakeKvOption({.dtype = name}, {.num_layers = 1, .brings_scales = true}));
+  const bool says_scale = name.find(':') != std::string::npos;
+  std::string known;
+  for (uint32_t i = 0; i < info.choices.size(); ++i) {
+    const KvChoiceInfo& choice = info.choices[i];
+    if (choice.name == wanted.canonical || choice.name == name) return i;
+    if (!says_scale && choice.kv_cache_dtype == wanted.encoding) return i;
+    known += (known.empty() ? "" : ", ") + choice.name;
+  }
+  return InvalidArgument(
+      "kv_cache_dtype '{}' is not among those that this server offers: {}; start it with "
+      "--kv-cache-dtype-choices {}",
+      name, known, name);
 }
 
 PlanRequest PlanRequestOf(const EngineConfig& config) {
@@ -137,7 +213,7 @@ PlanRequest PlanRequestOf(const EngineConfig& config) {
     request.kv_arena = std::min(*config.kv_cache_memory_bytes, request.memory);
   }
   request.kv_cache_dtypes = {config.kv_cache_dtype};
-  request.kv_scale = config.kv_scale;
+  request.kv = SpecOf(config);
   request.block_size = config.block_size;
   if (config.max_model_len) request.context = *config.max_model_len;
   request.max_num_batched_tokens = config.max_num_batched_tokens;
@@ -157,14 +233,16 @@ PlanRequest PlanRequestOf(const EngineConfig& config) {
 }
 
 Result<EngineMemory> PlanEngineMemory(const ModelShape& shape, const ModelConfig& model,
-                                      const EngineConfig& config) {
+                                      const EngineConfig& config, const KvScales* scales) {
   EngineMemory memory;
-  MASU_ASSIGN_OR_RETURN(memory.layouts, ConfiguredLayouts(model, config));
+  MASU_ASSIGN_OR_RETURN(memory.kv, ConfiguredLayouts(model, config, scales));
   MASU_TRY(CheckConfig(config, model.max_position));
   PlanRequest request = PlanRequestOf(config);
   if (config.kv_cache_memory_bytes) request.gpu_memory_utilization = 1;  // has no effect
+  for (size_t c = 1; c < memory.kv.choices.size(); ++c)
+    request.kv_cache_dtype_choices.push_back(memory.kv.choices[c].option.canonical);
   MASU_ASSIGN_OR_RETURN(const MemoryPlan longest, MakeMemoryPlan(shape, request));
-  MASU_TRY(CheckFits(longest.rows.front(), longest, config, memory.layouts));
+  MASU_TRY(CheckFits(longest.rows.front(), longest, config, memory.kv));
   CacheInfo& info = memory.cache_info;
   MASU_ASSIGN_OR_RETURN(info.max_model_len,
                         MaxModelLen(config, longest.rows.front().longest_request));
@@ -178,7 +256,7 @@ Result<EngineMemory> PlanEngineMemory(const ModelShape& shape, const ModelConfig
   const PlanRow& row = chosen.rows.front();
   MASU_TRY(CheckFree(*row.process, config));
   request.kv_cache_dtypes = {"all"};
-  request.kv_scale = "auto";
+  request.kv = {};
   MASU_ASSIGN_OR_RETURN(memory.plan, MakeMemoryPlan(shape, request));
   std::vector<PlanRow>& rows = memory.plan.rows;
   auto place = std::ranges::find_if(rows, [&](const PlanRow& other) { return IsSame(row, other); });
@@ -187,10 +265,21 @@ Result<EngineMemory> PlanEngineMemory(const ModelShape& shape, const ModelConfig
 
   info.kv_cache_dtype = row.kv_encoding;
   info.kv_scale = row.kv_scale;
+  for (uint32_t c = 0; c < memory.kv.choices.size(); ++c) {
+    const KvOption& option = memory.kv.choices[c].option;
+    uint64_t bytes = 0;
+    for (const LayoutId id : memory.kv.choices[c].groups)
+      bytes += memory.kv.layouts[id.value()].bytes_per_token();
+    info.choices.push_back({.name = option.canonical,
+                            .kv_cache_dtype = option.encoding,
+                            .kv_scale = option.scale,
+                            .bytes_per_token = {bytes}});
+  }
   info.arena = {row.kv_arena_bytes};
   info.bytes_per_token = {row.kv_bytes_per_token};
   info.block_size = config.block_size;
-  info.pages = row.kv_arena_bytes / memory.layouts.front().page_bytes;
+  info.pages =
+      row.kv_arena_bytes / memory.kv.layouts[memory.kv.choices[0].groups[0].value()].page_bytes;
   info.tokens = row.kv_tokens;
   info.recommended_dtype = memory.plan.recommended_kv_cache_dtype;
   info.memory = *row.process;

@@ -12,8 +12,19 @@
 
 namespace masu {
 
+// One way to store K and V, as requests choose it.
+struct KvChoice {
+  KvOption option;
+  std::vector<LayoutId> groups;  // of the pages of each KV group of the model
+};
+
+struct KvLayouts {
+  std::vector<KvPageLayout> layouts;  // by id
+  std::vector<KvChoice> choices;      // the first is the default
+};
+
 struct EngineMemory {
-  std::vector<KvPageLayout> layouts;  // per KV group of the model
+  KvLayouts kv;
   CacheInfo cache_info;
   // Every encoding side by side, at max_model_len; the one in use is among them.
   MemoryPlan plan;
@@ -21,10 +32,11 @@ struct EngineMemory {
   std::vector<std::string> warnings;  // what a user should hear once: one line each
 };
 
-// The page layouts that the configuration asks for, per KV group. Needs no weights, so a setting
-// that cannot work is refused before they are read.
-Result<std::vector<KvPageLayout>> ConfiguredLayouts(const ModelConfig& model,
-                                                    const EngineConfig& config);
+// The page layouts that the configuration asks for. Needs no weights, so a setting that cannot work
+// is refused before they are read.
+// `scales`: those that the checkpoint or a file brings; null: none.
+Result<KvLayouts> ConfiguredLayouts(const ModelConfig& model, const EngineConfig& config,
+                                    const KvScales* scales = nullptr);
 
 // What `masu plan` would be asked for this machine and configuration.
 PlanRequest PlanRequestOf(const EngineConfig& config);
@@ -32,7 +44,7 @@ PlanRequest PlanRequestOf(const EngineConfig& config);
 // Needs no weights. Errors name the option and the value that would fit; one of them is that the
 // machine has less free now than the process still lacks of its plan.
 Result<EngineMemory> PlanEngineMemory(const ModelShape& shape, const ModelConfig& model,
-                                      const EngineConfig& config);
+                                      const EngineConfig& config, const KvScales* scales = nullptr);
 
 // The memory of the process and what each encoding would hold: what `serve` and `generate` print.
 std::string FormatEngineMemory(const EngineMemory& memory);

@@ -28,7 +28,7 @@ const TemporaryModel& Head64Model() {
   return model;
 }
 
-EngineConfig Config(const KvChoice& kv) {
+EngineConfig Config(const KvCase& kv) {
   EngineConfig config = TinyConfig();
   config.kv_cache_dtype = kv.dtype;
   config.kv_scale = kv.scale;
@@ -43,7 +43,7 @@ struct Held {
 };
 
 // Fills the arena with requests of 64 + 16 tokens, and measures the usage of a fixed load.
-Held Hold(const KvChoice& kv) {
+Held Hold(const KvCase& kv) {
   Held held;
   EngineConfig config = Config(kv);
   config.kv_cache_memory_bytes = KiB(512);
@@ -73,14 +73,14 @@ TEST(Capacity, EightBitsHoldTwiceAsMuch) {
   EXPECT_GT(sixteen.residents, 10u);
   EXPECT_NEAR(static_cast<double>(sixteen.tokens), 512.0 * 1024 / (2 * 2 * 64 * 2), 32);
   const auto ratio = [](auto a, auto b) { return static_cast<double>(a) / static_cast<double>(b); };
-  for (const KvChoice& kv : {KvChoice{"int8", "auto"}, KvChoice{"fp8", "dynamic"}}) {
+  for (const KvCase& kv : {KvCase{"int8", "auto"}, KvCase{"fp8", "dynamic"}}) {
     SCOPED_TRACE(kv.name());
     const Held held = Hold(kv);
     EXPECT_GE(ratio(held.tokens, sixteen.tokens), 1.9);
     EXPECT_GE(ratio(held.residents, sixteen.residents), 1.9);
     EXPECT_NEAR(ratio(held.usage, sixteen.usage), 0.52, 0.01);
   }
-  for (const KvChoice& kv : {KvChoice{"fp8", "unit"}, KvChoice{"fp8_e5m2", "auto"}}) {
+  for (const KvCase& kv : {KvCase{"fp8", "unit"}, KvCase{"fp8_e5m2", "auto"}}) {
     SCOPED_TRACE(kv.name());
     const Held held = Hold(kv);
     EXPECT_GE(ratio(held.tokens, sixteen.tokens), 1.99);
@@ -107,7 +107,7 @@ TEST(Usage, IsBytesOfHeldPagesOverTheArena) {
 }
 
 TEST(CacheInfo, NamesWhatItTurnedOutToBe) {
-  const auto info = [](const KvChoice& kv) {
+  const auto info = [](const KvCase& kv) {
     return EngineRig(Head64Model(), Config(kv))->cache_info();
   };
   CacheInfo cache = info({"fp8", "auto"});

@@ -7,48 +7,59 @@
 
 namespace masu {
 
-Result<void> EngineImpl::InitOwnerShare() {
-  cache_info_.max_request_len = cache_info_.max_model_len;
-  if (!config_.max_kv_share_per_key) return {};
-  const double share = *config_.max_kv_share_per_key;
-  if (!(share > 0 && share <= 1)) {
-    return InvalidArgument("--max-kv-share-per-key {} is no share above 0 and up to 1", share);
+// How long a request of each choice may be: what the whole arena holds of its pages, or one owner
+// may hold. One that is longer would wait for ever.
+Result<void> EngineImpl::InitRequestLengths() {
+  const std::optional<double> share = config_.max_kv_share_per_key;
+  if (share) {
+    if (!(*share > 0 && *share <= 1)) {
+      return InvalidArgument("--max-kv-share-per-key {} is no share above 0 and up to 1", *share);
+    }
+    for (uint32_t i = 0; i < cache_->pool().num_layouts(); ++i)
+      limits_.page_bytes.push_back(cache_->pool().layout(LayoutId(i)).page_bytes);
+    limits_.max_owner_bytes =
+        static_cast<uint64_t>(*share * static_cast<double>(cache_info_.arena.value));
   }
-  for (uint32_t g = 0; g < model_->model->kv_groups().size(); ++g) {
-    limits_.page_bytes.push_back(cache_->pool().layout(LayoutId(g)).page_bytes);
+  const PageBudget empty = cache_->pool().Budget();
+  for (uint32_t choice = 0; choice < kv_choices_.size(); ++choice) {
+    const auto fits = [&](uint32_t tokens) {
+      const PageCounts pages = PeakPages(choice, tokens);
+      if (!limits_.max_owner_bytes) return empty.Fits(pages);
+      uint64_t wanted = 0;
+      for (size_t i = 0; i < pages.size(); ++i) wanted += pages[i] * limits_.page_bytes[i];
+      return wanted <= *limits_.max_owner_bytes && empty.Fits(pages);
+    };
+    uint32_t longest = 0;
+    for (uint32_t step = 1u << 31; step > 0; step /= 2) {  // longer requests need no fewer pages
+      if (longest + step <= cache_info_.max_model_len && fits(longest + step)) longest += step;
+    }
+    cache_info_.choices[choice].max_request_len = longest;
   }
-  const auto bytes = static_cast<uint64_t>(share * static_cast<double>(cache_info_.arena.value));
-  limits_.max_owner_bytes = bytes;
-  const auto fits = [&](uint32_t tokens) {
-    const PageCounts pages = PeakPages(tokens);
-    uint64_t wanted = 0;
-    for (size_t g = 0; g < pages.size(); ++g) wanted += pages[g] * limits_.page_bytes[g];
-    return wanted <= bytes;
-  };
-  uint32_t longest = 0;
-  for (uint32_t step = 1u << 31; step > 0; step /= 2) {  // longer requests need no fewer pages
-    if (longest + step <= cache_info_.max_model_len && fits(longest + step)) longest += step;
-  }
-  if (longest < 2) {
+  cache_info_.max_request_len = cache_info_.choices[0].max_request_len;
+  if (share && cache_info_.max_request_len < 2) {
     return InvalidArgument(
         "--max-kv-share-per-key {} is {} of a cache of {}, less than one page of {} tokens; raise "
         "it",
-        share, FormatBytes(Bytes{bytes}), FormatBytes(cache_info_.arena), cache_info_.block_size);
+        *share, FormatBytes(Bytes{*limits_.max_owner_bytes}), FormatBytes(cache_info_.arena),
+        cache_info_.block_size);
   }
-  cache_info_.max_request_len = longest;
   return {};
 }
 
-Result<void> EngineImpl::CheckOwnerShare(const Request& request) const {
+Result<void> EngineImpl::CheckRequestLength(const Request& request, uint32_t kv_choice) const {
   const uint64_t tokens = request.prompt.size() + uint64_t{request.sampling.max_tokens};
-  if (tokens <= cache_info_.max_request_len) return {};
+  const KvChoiceInfo& choice = cache_info_.choices[kv_choice];
+  if (tokens <= choice.max_request_len) return {};
+  const std::string limit =
+      limits_.max_owner_bytes ? fmt::format("one API key may hold (--max-kv-share-per-key {})",
+                                            *config_.max_kv_share_per_key)
+                              : fmt::format("the KV cache holds at kv_cache_dtype {}", choice.name);
   return Error{
       ErrorCode::kInvalidArgument,
-      fmt::format("{} tokens, {} of the prompt and {} of the answer, are more than the {} that one "
-                  "API key may hold (--max-kv-share-per-key {}); shorten the prompt or lower "
-                  "max_tokens",
+      fmt::format("{} tokens, {} of the prompt and {} of the answer, are more than the {} that {}; "
+                  "shorten the prompt or lower max_tokens",
                   tokens, request.prompt.size(), request.sampling.max_tokens,
-                  cache_info_.max_request_len, *config_.max_kv_share_per_key),
+                  choice.max_request_len, limit),
       "input_tokens"};
 }
 

@@ -169,7 +169,7 @@ std::vector<std::string> EngineImpl::Violations() const {
     for (size_t g = 0; g < sequence->swapped->tables.size(); ++g) {
       const SwappedTable& table = sequence->swapped->tables[g];
       swapped += table.piece.size();
-      std::ranges::move(CheckSwappedTable(cache_->pool().layout(sequence->tables[g].layout), table),
+      std::ranges::move(CheckSwappedTable(cache_->pool(), sequence->tables[g].layout, table),
                         std::back_inserter(violations));
     }
   }
@@ -235,8 +235,9 @@ Result<KvReport> EngineImpl::InspectKv() {
 
 uint64_t EngineImpl::HeldBytes(const Sequence& sequence) const {
   uint64_t bytes = 0;
-  for (const BlockTable& table : sequence.tables)
-    bytes += table.held() * cache_->pool().layout(table.layout).page_bytes;
+  const PageCounts pages = HeldPages(sequence);
+  for (uint32_t i = 0; i < pages.size(); ++i)
+    bytes += pages[i] * cache_->pool().layout(LayoutId(i)).page_bytes;
   return bytes;
 }
 

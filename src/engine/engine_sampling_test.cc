@@ -29,7 +29,8 @@ const TemporaryModel& FlatModel() {
   return model;
 }
 const TemporaryModel& RandModel() {
-  static const TemporaryModel model(MakeTinyRand({.vocab = kVocab}).value());
+  static const TemporaryModel model(
+      MakeTinyRand({.layers = 3, .head_dim = 32, .vocab = kVocab}).value());
   return model;
 }
 
@@ -203,11 +204,11 @@ TEST(Logprobs, AreBeforeBiasPenaltiesAndTemperature) {
 
 // B608: a request whose logits are not numbers ends with an error; the others never notice, not
 // even those that get its pages afterwards.
-class BrokenLogits : public testing::TestWithParam<KvChoice> {};
+class BrokenLogits : public testing::TestWithParam<KvCase> {};
 
 TEST_P(BrokenLogits, FailTheirRequestOnly) {
   constexpr TokenId kBroken = 300;
-  ByteVector gguf = MakeTinyRand({.vocab = kVocab}).value();
+  ByteVector gguf = MakeTinyRand({.layers = 3, .head_dim = 32, .vocab = kVocab}).value();
   PokeFloats(gguf, "token_embd.weight",
              {{size_t{kBroken} * 64 + 7, std::numeric_limits<float>::quiet_NaN()}});
   const TemporaryModel model(gguf);

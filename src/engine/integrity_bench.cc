@@ -123,13 +123,12 @@ double ColdCheckSeconds(LoadedModel& model) {
   constexpr uint32_t kTokens = 4096;
   // Small pages: only their number matters.
   const KvSide side = Get(MakeKvSide(KvEncoding::kInt8, "auto"));
-  const KvPageLayout layout = Get(MakeKvPageLayout({.id = LayoutId(0),
-                                                    .k = side,
-                                                    .v = side,
-                                                    .block_size = 16,
-                                                    .num_layers = 1,
-                                                    .num_kv_heads = 1,
-                                                    .head_dim = 16}));
+  const KvPageLayout layout =
+      Get(MakeKvPageLayout({.id = LayoutId(0),
+                            .layers = std::vector<KvLayerSides>(1, {side, side}),
+                            .block_size = 16,
+                            .num_kv_heads = 1,
+                            .head_dim = 16}));
   const uint64_t pages = uint64_t{kTables} * kTokens / 16;
   const auto cache = Get(KvCache::Create(*model.ops, {pages * layout.page_bytes}, {layout}));
   std::vector<BlockTable> tables(kTables);

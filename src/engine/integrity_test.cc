@@ -17,7 +17,8 @@ using testing::HasSubstr;
 constexpr uint32_t kVocab = 320;
 
 const TemporaryModel& RandModel() {
-  static const TemporaryModel model(MakeTinyRand({.vocab = kVocab}).value());
+  static const TemporaryModel model(
+      MakeTinyRand({.layers = 3, .head_dim = 32, .vocab = kVocab}).value());
   return model;
 }
 
@@ -259,7 +260,7 @@ TEST(ZeroSpan, ChangesAnswersAfterTheirFirstToken) {
 // --- swap ---
 
 struct SwapCase {
-  KvChoice kv;
+  KvCase kv;
   bool files;
 };
 
@@ -297,7 +298,7 @@ TEST_P(Swapping, ChangesNoBit) {
 
 std::vector<SwapCase> SwapCases() {
   std::vector<SwapCase> cases;
-  for (const KvChoice& kv : KvChoicesToRun()) cases.push_back({kv, false});
+  for (const KvCase& kv : KvChoicesToRun()) cases.push_back({kv, false});
   cases.push_back({{"fp8", "dynamic"}, true});
   return cases;
 }
@@ -366,7 +367,7 @@ TEST(Packing, SixtyFourRequestsWhereThirtyTwoWere) {
     EngineConfig config = TinyConfig();
     const auto loaded = LoadedModel::Load(model.path(), config, [](double, const auto&) {}).value();
     config.kv_cache_dtype = "bfloat16";
-    const KvPageLayout layout = ConfiguredLayouts(loaded->config, config).value().front();
+    const KvPageLayout layout = ConfiguredLayouts(loaded->config, config).value().layouts.front();
     config.kv_cache_memory_bytes = Bytes{layout.page_bytes * 260};
     config.kv_cache_dtype = c.dtype;
     config.kv_scale = c.scale;

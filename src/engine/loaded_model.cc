@@ -1,7 +1,11 @@
 #include "engine/loaded_model.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <span>
 
 #include "backend/backend.h"
 #include "base/log.h"
@@ -39,6 +43,44 @@ Result<void> LoadGeneration(const Checkpoint& checkpoint, const std::string& sou
       "--generation-config vllm)",
       loaded.path, described);
   return {};
+}
+
+Result<void> LoadKvScales(const Checkpoint& checkpoint, const std::string& path,
+                          LoadedModel& loaded) {
+  if (path.empty()) {
+    if (checkpoint.kv_scales() != nullptr) loaded.kv_scales = *checkpoint.kv_scales();
+    loaded.kv_scales_problem = checkpoint.kv_scales_problem();
+    return {};
+  }
+  MASU_ASSIGN_OR_RETURN(loaded.kv_scales, ReadSglangKvScales(path, checkpoint.config()));
+  return {};
+}
+
+// The ends of every tensor: enough to tell apart checkpoints that differ in their weights, without
+// reading them all.
+uint64_t Fingerprint(const Checkpoint& checkpoint) {
+  constexpr size_t kEnd = 4096;
+  uint64_t hash = 0;
+  const auto add = [&](const void* data, size_t size) {
+    hash = XXH3_64bits_withSeed(data, size, hash);
+  };
+  for (const CheckpointTensor& tensor : checkpoint.tensors()) {
+    const size_t size = tensor.data.size();
+    add(tensor.name.data(), tensor.name.size());
+    add(&size, sizeof(size));
+    add(tensor.data.data(), std::min(size, kEnd));
+    add(tensor.data.data() + (size - std::min(size, kEnd)), std::min(size, kEnd));
+  }
+  return hash;
+}
+
+// "a, b and 3 more": scales of queries come in every layer.
+std::string ShortList(std::span<const std::string> names) {
+  constexpr size_t kMaxListed = 8;
+  const size_t listed = std::min(names.size(), kMaxListed);
+  std::string text = fmt::format("{}", fmt::join(names.first(listed), ", "));
+  if (names.size() > listed) text += fmt::format(" and {} more", names.size() - listed);
+  return text;
 }
 
 Result<void> LoadTemplate(const Checkpoint& checkpoint, LoadedModel& loaded) {
@@ -94,18 +136,22 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   MASU_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
   for (const std::string& warning : checkpoint->warnings()) LogWarning("{}", warning);
   if (!checkpoint->ignored().empty()) {
-    LogInfo("{}: tensors not needed: {}", path, fmt::join(checkpoint->ignored(), ", "));
+    LogInfo("{}: tensors not needed: {}", path, ShortList(checkpoint->ignored()));
   }
   auto loaded = std::make_shared<LoadedModel>();
   loaded->path = path;
   loaded->name = ModelName(path);
   loaded->config = checkpoint->config();
+  loaded->fingerprint = Fingerprint(*checkpoint);
   MASU_TRY(LoadGeneration(*checkpoint, config.generation_config, *loaded));
+  MASU_TRY(LoadKvScales(*checkpoint, config.quantization_param_path, *loaded));
   loaded->shape = MakeServedShape(*checkpoint);
-  if (auto layout = ConfiguredLayouts(loaded->config, config); !layout.ok()) return layout.error();
+  loaded->shape.config.fp8_kv_scales = loaded->kv_scales.has_value();
+  const KvScales* scales = loaded->kv_scales ? &*loaded->kv_scales : nullptr;
+  if (auto kv = ConfiguredLayouts(loaded->config, config, scales); !kv.ok()) return kv.error();
   if (plan_report) {
     MASU_ASSIGN_OR_RETURN(const EngineMemory memory,
-                          PlanEngineMemory(loaded->shape, loaded->config, config));
+                          PlanEngineMemory(loaded->shape, loaded->config, config, scales));
     plan_report(memory);
   }
   MASU_ASSIGN_OR_RETURN(
@@ -120,7 +166,8 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   const ModelOptions options{.bf16_activations = bf16,
                              .max_rows = config.max_num_batched_tokens,
                              .max_logit_rows = kLogitRows,
-                             .max_position = config.max_model_len.value_or(0)};
+                             .max_position = config.max_model_len.value_or(0),
+                             .condition_keys = config.kv_conditioning};
   MASU_ASSIGN_OR_RETURN(loaded->model,
                         BuildModel(*checkpoint, *loaded->ops, options, [&](double fraction) {
                           report(0.05 + 0.95 * fraction, "packing weights");

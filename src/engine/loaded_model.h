@@ -3,12 +3,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "base/units.h"
 #include "checkpoint/generation_config.h"
+#include "checkpoint/kv_scales.h"
 #include "checkpoint/model_config.h"
 #include "engine/engine_config.h"
 #include "plan/model_shape.h"
@@ -34,10 +36,11 @@ class LoadedModel {
   using Progress = std::function<void(double fraction, const std::string& what)>;
   // Gets the plan of memory before weights are read, on the calling thread.
   using PlanReport = std::function<void(const EngineMemory& memory)>;
-  // `path` is one that Checkpoint::Open takes. Uses num_threads, isa, backend and activation_dtype
-  // of `config`. Without `needs_tokenizer` a checkpoint that has none (golden data for numerics)
-  // gives a null tokenizer instead of an error. With `report`, a plan that does not fit this
-  // machine is an error before weights are read; without, Engine::Create finds it.
+  // `path` is one that Checkpoint::Open takes. Uses num_threads, isa, backend, activation_dtype and
+  // quantization_param_path of `config`. Without `needs_tokenizer` a checkpoint that has none
+  // (golden data for numerics) gives a null tokenizer instead of an error. With `report`, a plan
+  // that does not fit this machine is an error before weights are read; without, Engine::Create
+  // finds it.
   static Result<std::shared_ptr<LoadedModel>> Load(const std::string& path,
                                                    const EngineConfig& config,
                                                    const Progress& progress,
@@ -49,6 +52,10 @@ class LoadedModel {
   ModelConfig config;
   ModelShape shape;             // for plans of memory
   GenerationConfig generation;  // empty with --generation-config vllm
+  // Scales of K and V of quantization_param_path, else of the checkpoint; nullopt: there are none.
+  uint64_t fingerprint = 0;  // of names, sizes and ends of all weights
+  std::optional<KvScales> kv_scales;
+  std::string kv_scales_problem;  // of the checkpoint's, one line; empty: none, or not looked at
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // nullptr if the checkpoint has none
   std::string chat_template_error;              // why there is none, one line

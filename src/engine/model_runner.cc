@@ -28,6 +28,8 @@ void ModelRunner::Add(const StepPlan::Entry& entry) {
   const auto first_row = static_cast<uint32_t>(tokens_.size());
   for (size_t g = 0; g < groups_.size(); ++g) {
     groups_[g].push_back({.layout = &cache_.pool().layout(sequence.tables[g].layout),
+                          .first_layout = &cache_.pool().layout(
+                              cache_.pool().LayoutAt(sequence.tables[g].layout, 0)),
                           .page_offsets = sequence.tables[g].offsets.data(),
                           .first_row = first_row,
                           .rows = entry.tokens,

@@ -15,7 +15,8 @@ using testing::HasSubstr;
 constexpr uint32_t kVocab = 320;
 
 const TemporaryModel& RandModel() {
-  static const TemporaryModel model(MakeTinyRand({.vocab = kVocab}).value());
+  static const TemporaryModel model(
+      MakeTinyRand({.layers = 3, .head_dim = 32, .vocab = kVocab}).value());
   return model;
 }
 
@@ -46,7 +47,8 @@ TEST(ImpossiblePrompt, AnExplicitContextThatTheArenaCannotHoldIsRefusedAtStart) 
   const auto model = LoadedModel::Load(RandModel().path(), config, [](double, const auto&) {});
   ASSERT_TRUE(model.ok());
   config.max_model_len = 512;
-  const KvPageLayout layout = ConfiguredLayouts(model.value()->config, config).value().front();
+  const KvPageLayout layout =
+      ConfiguredLayouts(model.value()->config, config).value().layouts.front();
   config.kv_cache_memory_bytes = Bytes{layout.page_bytes * 8};
   const auto engine = Engine::Create(model.value(), config);
   ASSERT_FALSE(engine.ok());

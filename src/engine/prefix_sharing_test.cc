@@ -12,7 +12,8 @@ constexpr uint32_t kVocab = 320;
 constexpr uint32_t kBlock = 16;
 
 const TemporaryModel& RandModel() {
-  static const TemporaryModel model(MakeTinyRand({.vocab = kVocab}).value());
+  static const TemporaryModel model(
+      MakeTinyRand({.layers = 3, .head_dim = 32, .vocab = kVocab}).value());
   return model;
 }
 
@@ -35,7 +36,7 @@ Request Asks(const Tokens& prompt, uint32_t seed, uint32_t max_tokens = 20) {
 }
 
 struct SharingCase {
-  KvChoice kv;
+  KvCase kv;
   const char* activations;
 };
 
@@ -245,7 +246,7 @@ TEST_P(PrefixSharing, RandomRequestsInASmallArena) {
 
 std::vector<SharingCase> AllCases() {
   std::vector<SharingCase> cases;
-  for (const KvChoice& kv : KvChoicesToRun()) {
+  for (const KvCase& kv : KvChoicesToRun()) {
     if (!kSanitized) cases.push_back({kv, "float32"});
     cases.push_back({kv, "bfloat16"});
   }

@@ -62,6 +62,8 @@ struct Request {
   std::string owner;
   // Prefixes are shared only among requests of one owner and one salt (a secret: never logged).
   std::string cache_salt;
+  std::string kv_cache_dtype;  // one of the engine's choices (FindKvChoice); empty: its default
+  std::string kv_class;        // a label for drift samples, such as the rule that chose the dtype
   // The request ends with kTimeout if it has not finished by then.
   std::optional<std::chrono::steady_clock::time_point> deadline;
   std::shared_ptr<OutputSink> sink;

@@ -17,7 +17,8 @@ constexpr uint32_t kNewTokens = 18;
 constexpr size_t kFewSubjects = 4;  // on the slow paths
 
 const TemporaryModel& RandModel() {
-  static const TemporaryModel model(MakeTinyRand({.vocab = kVocab}).value());
+  static const TemporaryModel model(
+      MakeTinyRand({.layers = 3, .head_dim = 32, .vocab = kVocab}).value());
   return model;
 }
 
@@ -55,7 +56,7 @@ std::vector<Request> Neighbours(uint32_t seed, uint32_t count, uint32_t longest 
   return neighbours;
 }
 
-EngineConfig Config(const KvChoice& kv, const std::string& activations) {
+EngineConfig Config(const KvCase& kv, const std::string& activations) {
   EngineConfig config = TinyConfig();
   config.kv_cache_dtype = kv.dtype;
   config.kv_scale = kv.scale;
@@ -79,31 +80,33 @@ std::vector<Request> Mixed(uint32_t seed, uint32_t neighbours, size_t subjects =
 }
 
 struct SameBitsCase {
-  KvChoice kv;
+  KvCase kv;
   const char* activations;
 };
 
 class SameBits : public testing::TestWithParam<SameBitsCase> {
  protected:
   EngineConfig Base() const { return Config(GetParam().kv, GetParam().activations); }
-  const std::vector<Answer>& Alone() {
-    if (alone_.empty()) {
+  const std::vector<Answer>& Alone(uint32_t block_size = 16) {
+    std::vector<Answer>& alone = alone_[GetParam().kv.has_wide_first_page() ? block_size : 0];
+    if (alone.empty()) {
       EngineConfig config = Base();
+      config.block_size = block_size;
       config.enable_prefix_caching = false;
       EngineRig rig(RandModel(), config);
-      alone_ = rig.RunAlone(Subjects());
+      alone = rig.RunAlone(Subjects());
       EXPECT_LE(rig.most_running(), 2u);  // one request, which may have two choices
       EXPECT_EQ(rig.stats().preemptions, 0u);
-      for (const Answer& answer : alone_) {
+      for (const Answer& answer : alone) {
         EXPECT_EQ(answer.tokens.size(), kNewTokens);
         EXPECT_EQ(answer.finish, FinishReason::kLength);
       }
     }
-    return alone_;
+    return alone;
   }
 
  private:
-  std::vector<Answer> alone_;
+  std::map<uint32_t, std::vector<Answer>> alone_;  // by block size, where it matters
 };
 
 TEST_P(SameBits, InAnyCompany) {
@@ -180,7 +183,7 @@ TEST_P(SameBits, InPagesOfAnySize) {
     config.block_size = block_size;
     EngineRig rig(RandModel(), config);
     ASSERT_EQ(rig->cache_info().block_size, block_size);
-    ExpectSame(rig.Run(Mixed(6, 8)), Alone());
+    ExpectSame(rig.Run(Mixed(6, 8)), Alone(block_size));
   }
 }
 
@@ -191,7 +194,7 @@ TEST_P(SameBits, AfterPreemption) {
       EngineConfig config = Base();
       config.max_model_len = 80;
       config.enable_prefix_caching = sharing;
-      EngineRig rig(RandModel(), config, pages);
+      EngineRig rig(RandModel(), config, GetParam().kv.Room(pages));
       ExpectSame(rig.Run(Mixed(7, 10)), Alone());
       EXPECT_GT(rig.stats().preemptions, 0u);
       EXPECT_EQ(rig.stats().resumed_tokens > 0, sharing);
@@ -270,15 +273,64 @@ TEST_P(SameBits, InLongContexts) {
   EngineRig many(RandModel(), config);
   ExpectSame(many.Run(all), alone);
   EXPECT_GE(many.most_running(), 16u);
-  config.block_size = 32;
-  EngineRig tight(RandModel(), config, 50);
+  if (!GetParam().kv.has_wide_first_page()) config.block_size = 32;
+  EngineRig tight(RandModel(), config, config.block_size == 32 ? 50 : 100);
   ExpectSame(tight.Run(all), alone);
   EXPECT_GT(tight.stats().preemptions, 0u);
 }
 
+// Requests of every encoding in one batch, in the same memory: nothing of one shows in another.
+TEST(MixedEncodings, EachRequestGetsTheBitsThatItGetsAlone) {
+  std::vector<Request> all;
+  std::vector<Answer> alone;
+  for (const KvCase& kv : kKvChoices) {
+    if (std::string(kv.scale) == "unit") continue;
+    EngineConfig config = Config(kv, "float32");
+    config.enable_prefix_caching = false;
+    EngineRig rig(RandModel(), config);
+    for (const Answer& answer : rig.RunAlone(Subjects())) alone.push_back(answer);
+    for (Request& request : Subjects()) {
+      request.kv_cache_dtype = kv.dtype;
+      all.push_back(std::move(request));
+    }
+  }
+  EngineConfig config = Config({"int4", "auto"}, "float32");
+  for (const KvCase& kv : kKvChoices) {
+    if (std::string(kv.scale) != "unit") config.kv_cache_dtype_choices.emplace_back(kv.dtype);
+  }
+  for (const uint32_t pages : {2000u, 100u}) {  // the second time some are preempted
+    SCOPED_TRACE(pages);
+    EngineRig rig(RandModel(), config, pages);
+    ExpectSame(rig.Run(all), alone);
+    EXPECT_GE(rig.most_running(), pages == 2000 ? 60u : 2u);
+    EXPECT_EQ(rig.stats().preemptions > 0, pages == 100);
+    // Once more, from what is cached now: no encoding reads another's pages.
+    ExpectSame(rig.Run(all), alone);
+    EXPECT_EQ(rig.stats().prefix_hits > 0, pages == 2000);  // the others found no place to stay
+    rig.ExpectIdle();
+  }
+}
+
+TEST(MixedEncodings, UnknownAndMissingOnesAreRefused) {
+  EngineConfig config = Config({"int8", "auto"}, "float32");
+  config.kv_cache_dtype_choices = {"auto"};
+  EngineRig rig(RandModel(), config);
+  ASSERT_EQ(rig->cache_info().choices.size(), 2u);
+  EXPECT_EQ(rig->cache_info().choices[1].name, "bfloat16");
+  const auto refusal = [&](const std::string& dtype) {
+    Request request = Subjects(1).front();
+    request.kv_cache_dtype = dtype;
+    const Result<RequestId> id = rig->Submit(std::move(request));
+    return id.ok() ? std::string("none") : id.error().param + ": " + id.error().message;
+  };
+  EXPECT_THAT(refusal("fp9"), testing::HasSubstr("kv_cache_dtype: unknown kv_cache_dtype 'fp9'"));
+  EXPECT_THAT(refusal("int4"), testing::HasSubstr("offers: int8, bfloat16; start it with "
+                                                  "--kv-cache-dtype-choices int4"));
+}
+
 std::vector<SameBitsCase> AllCases() {
   std::vector<SameBitsCase> cases;
-  for (const KvChoice& kv : KvChoicesToRun()) {
+  for (const KvCase& kv : KvChoicesToRun()) {
     if (!kSanitized) cases.push_back({kv, "float32"});
     cases.push_back({kv, "bfloat16"});
   }
@@ -329,7 +381,8 @@ INSTANTIATE_TEST_SUITE_P(All, SameBitsWeights,
 // B901: batches of 2, 4, 16 and 33; every row of every batch, not only one.
 TEST(BatchInvariance, GreedyOutputInBatchesOfAnySize) {
   for (const GgmlFormat weights : {GgmlFormat::kF32, GgmlFormat::kBF16}) {
-    const TemporaryModel model(MakeTinyRand({.vocab = kVocab, .weights = weights}).value());
+    const TemporaryModel model(
+        MakeTinyRand({.layers = 3, .head_dim = 32, .vocab = kVocab, .weights = weights}).value());
     std::vector<Request> requests;
     for (uint32_t i = 0; i < 33; ++i) {
       requests.push_back(
@@ -385,7 +438,7 @@ TEST(BatchInvariance, AllPathsShareNumerics) {
 // The bits are not only the same but right: float32 throughout against a second implementation in
 // double precision, for given and generated tokens.
 TEST(Logprobs, AreThoseOfTheReference) {
-  const ByteVector gguf = MakeTinyRand({.vocab = kVocab}).value();
+  const ByteVector gguf = MakeTinyRand({.layers = 3, .head_dim = 32, .vocab = kVocab}).value();
   const auto file = GgufFile::Parse(gguf, "tiny").value();
   const ModelConfig model_config = ReadModelConfig(*file).value();
   for (const uint32_t chunk : {0u, 7u}) {

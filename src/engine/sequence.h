@@ -60,6 +60,7 @@ struct RequestState {
   uint32_t prompt_length = 0;
   int32_t priority = 0;
   std::string owner;
+  uint32_t kv_choice = 0;
   std::optional<std::chrono::steady_clock::time_point> deadline;
   uint64_t arrival = 0;  // order of submission
   std::shared_ptr<OutputSink> sink;

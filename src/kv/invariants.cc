@@ -55,7 +55,7 @@ class Checker {
           Violation("table {} entry {}: tag from the future", t, i);
         if (entry.header.first_position != i * block_size)
           Violation("table {} entry {}: wrong position", t, i);
-        if (entry.header.layout != table.layout.value())
+        if (entry.header.layout != pool_.LayoutAt(table.layout, i).value())
           Violation("table {} entry {}: wrong layout", t, i);
         if (table.offsets[i] != pool_.Offset(PageId(entry.page)))
           Violation("table {} entry {}: wrong offset", t, i);
@@ -141,7 +141,11 @@ class Checker {
       const uint32_t block_size = pool_.layout(LayoutId(page.header.layout)).block_size;
       if (page.header.first_position != parent.header.first_position + block_size)
         Violation("node {}: does not follow its parent", id);
-      if (page.header.scope != parent.header.scope || page.header.layout != parent.header.layout)
+      const bool follows_first =
+          parent.header.first_position == 0 &&
+          pool_.layout(LayoutId(page.header.layout)).first_page == LayoutId(parent.header.layout);
+      if (page.header.scope != parent.header.scope ||
+          (page.header.layout != parent.header.layout && !follows_first))
         Violation("node {}: of another scope or layout than its parent", id);
       if (page.references > parent.references)
         Violation("node {}: used by more than its parent is", id);
@@ -227,25 +231,24 @@ std::vector<std::string> CheckSeals(const PoolSnapshot& pool,
   return violations;
 }
 
-std::vector<std::string> CheckSwappedTable(const KvPageLayout& layout,
+std::vector<std::string> CheckSwappedTable(const PagePool& pool, LayoutId layout,
                                            const SwappedTable& swapped) {
   std::vector<std::string> violations;
-  const uint64_t entries = (swapped.tokens + layout.block_size - 1) / layout.block_size;
+  const uint32_t block_size = pool.layout(layout).block_size;
+  const uint64_t entries = (swapped.tokens + block_size - 1) / block_size;
   if (swapped.returned + swapped.pages.size() != entries) {
     violations.push_back(fmt::format("{} pages in swap space and {} given back, of {}",
                                      swapped.pages.size(), swapped.returned, entries));
   }
-  std::set<uint64_t> offsets;
-  for (const SwappedTable::Page& page : swapped.pages) {
-    const bool inside = page.offset % layout.page_bytes == 0 &&
-                        page.offset + layout.page_bytes <= swapped.piece.size();
-    if (!inside || !offsets.insert(page.offset).second)
-      violations.push_back(fmt::format("swapped page at {}: outside, or twice", page.offset));
+  uint64_t end = 0;
+  for (size_t n = 0; n < swapped.pages.size(); ++n) {
+    if (swapped.pages[n].offset != end)
+      violations.push_back(fmt::format("swapped page at {}, not {}", swapped.pages[n].offset, end));
+    end += pool.layout(pool.LayoutAt(layout, swapped.returned + n)).page_bytes;
   }
-  if (swapped.piece.size() != swapped.pages.size() * layout.page_bytes) {
-    violations.push_back(fmt::format("{} bytes of swap space for {} pages of {}",
-                                     swapped.piece.size(), swapped.pages.size(),
-                                     layout.page_bytes));
+  if (swapped.piece.size() != end) {
+    violations.push_back(fmt::format("{} bytes of swap space for {} pages of {} together",
+                                     swapped.piece.size(), swapped.pages.size(), end));
   }
   return violations;
 }

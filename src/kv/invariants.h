@@ -19,6 +19,7 @@ std::vector<std::string> CheckSeals(const PoolSnapshot& pool,
                                     std::span<const BlockTable* const> tables);
 
 // The same of what a table of this layout has in swap space.
-std::vector<std::string> CheckSwappedTable(const KvPageLayout& layout, const SwappedTable& swapped);
+std::vector<std::string> CheckSwappedTable(const PagePool& pool, LayoutId layout,
+                                           const SwappedTable& swapped);
 
 }  // namespace masu

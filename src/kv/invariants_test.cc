@@ -17,10 +17,10 @@ class Invariants : public testing::Test {
  protected:
   Invariants()
       : layout_(MakeKvPageLayout({.id = LayoutId(0),
-                                  .k = MakeKvSide(KvEncoding::kInt8, "auto").value(),
-                                  .v = MakeKvSide(KvEncoding::kInt8, "auto").value(),
+                                  .layers = std::vector<KvLayerSides>(
+                                      2, {MakeKvSide(KvEncoding::kInt8, "auto").value(),
+                                          MakeKvSide(KvEncoding::kInt8, "auto").value()}),
                                   .block_size = 16,
-                                  .num_layers = 2,
                                   .num_kv_heads = 2,
                                   .head_dim = 32})
                     .value()),
@@ -68,9 +68,9 @@ TEST_F(Invariants, SeePlantedFaultsOfSwappedTables) {
   cache_->ReturnBefore(table, 20);
   auto swapped = cache_->SwapOut(table, 70, *space);
   ASSERT_TRUE(swapped);
-  EXPECT_THAT(CheckSwappedTable(layout_, *swapped), IsEmpty());
+  EXPECT_THAT(CheckSwappedTable(cache_->pool(), LayoutId(0), *swapped), IsEmpty());
   const auto expect_seen = [&] {
-    EXPECT_THAT(CheckSwappedTable(layout_, *swapped), Not(IsEmpty()));
+    EXPECT_THAT(CheckSwappedTable(cache_->pool(), LayoutId(0), *swapped), Not(IsEmpty()));
   };
   const auto sound = swapped->pages;
   swapped->pages[1].offset = swapped->pages[0].offset;
@@ -89,7 +89,7 @@ TEST_F(Invariants, SeePlantedFaultsOfSwappedTables) {
   swapped->returned = 0;
   expect_seen();
   swapped->returned = 1;
-  EXPECT_THAT(CheckSwappedTable(layout_, *swapped), IsEmpty());
+  EXPECT_THAT(CheckSwappedTable(cache_->pool(), LayoutId(0), *swapped), IsEmpty());
   cache_->Release(table);
 }
 

@@ -45,14 +45,23 @@ uint64_t KvCache::PagesFor(LayoutId layout, uint64_t tokens) const {
   return (tokens + block_size - 1) / block_size;
 }
 
-PageExpectation KvCache::Allocate(const BlockTable& table, uint32_t first_position) {
+void KvCache::CountPages(LayoutId layout, size_t begin, size_t end, PageCounts& counts) const {
+  counts.resize(pool_.num_layouts());
+  if (begin >= end) return;
+  ++counts[pool_.LayoutAt(layout, begin).value()];
+  counts[layout.value()] += end - begin - 1;
+}
+
+PageExpectation KvCache::Allocate(const BlockTable& table, size_t index) {
+  const LayoutId layout = pool_.LayoutAt(table.layout, index);
+  const auto first_position = static_cast<uint32_t>(index) * pool_.layout(layout).block_size;
   for (;;) {
-    const auto page = pool_.Allocate(table.layout, table.scope, first_position);
+    const auto page = pool_.Allocate(layout, table.scope, first_position);
     if (page) return *page;
     // FreePages counted idle pages, so there is one: the page that nobody has used for longest.
     MASU_CHECK(tree_.has_value());
     const std::optional<PageId> oldest =
-        tree_->Oldest([&](PageId page_id) { return pool_.MakesRoom(page_id, table.layout); });
+        tree_->Oldest([&](PageId page_id) { return pool_.MakesRoom(page_id, layout); });
     MASU_CHECK(oldest.has_value());
     RemoveFromTree(*oldest);
     ++dropped_pages_;
@@ -62,11 +71,16 @@ PageExpectation KvCache::Allocate(const BlockTable& table, uint32_t first_positi
 bool KvCache::Reserve(BlockTable& table, uint32_t tokens) {
   const size_t before = table.pages.size();
   const uint64_t wanted = PagesFor(table.layout, tokens);
-  const uint32_t block_size = pool_.layout(table.layout).block_size;
   if (wanted <= before) return true;
-  if (wanted - before > pool_.FreePages(table.layout)) return false;
+  if (before == 0 && pool_.layout(table.layout).first_page) {
+    PageCounts counts;
+    CountPages(table.layout, 0, wanted, counts);
+    if (!pool_.Budget().Fits(counts)) return false;
+  } else if (wanted - before > pool_.FreePages(table.layout)) {
+    return false;
+  }
   while (table.pages.size() < wanted) {
-    table.pages.push_back(Allocate(table, static_cast<uint32_t>(table.pages.size()) * block_size));
+    table.pages.push_back(Allocate(table, table.pages.size()));
     table.offsets.push_back(pool_.Offset(PageId(table.pages.back().page)));
   }
   ops_.WritePageHeaders(*arena_, std::span(table.pages).subspan(before));
@@ -85,7 +99,7 @@ void KvCache::Free(const BlockTable& table, size_t begin, size_t end) {
     const uint64_t offset = pool_.Offset(*page);
     if (pool_.Release(*page)) {
       freed.push_back({page->value(), PageHeader{}});
-      if (kPoisonFreedPages) Poison(offset, table.layout);
+      if (kPoisonFreedPages) Poison(offset, pool_.LayoutAt(table.layout, i - 1));
     } else if (tree_ && tree_->Contains(*page) && pool_.references(*page) == 0) {
       tree_->MarkIdle(*page);
     }
@@ -138,28 +152,30 @@ void KvCache::Seal(BlockTable& table, uint32_t tokens) {
   for (size_t i = std::max(table.sealed, table.returned); i < full; ++i) {
     const std::optional<PageId> page = pool_.Find(table.pages[i]);
     if (!page || pool_.checksum(*page)) continue;
-    pool_.Seal(*page, ops_.ChecksumPage(*arena_, pool_.Offset(*page), PageBytes(table.layout)));
+    pool_.Seal(*page, ops_.ChecksumPage(*arena_, pool_.Offset(*page), PageBytes(table, i)));
   }
   table.sealed = std::max(table.sealed, full);
 }
 
 std::optional<SwappedTable> KvCache::SwapOut(const BlockTable& table, uint32_t tokens,
                                              SwapSpace& space) {
-  const uint64_t bytes = PageBytes(table.layout);
   const size_t end = PagesFor(table.layout, tokens);
-  auto piece = space.Allocate((end - table.returned) * bytes);
+  uint64_t bytes = 0;
+  for (size_t i = table.returned; i < end; ++i) bytes += PageBytes(table, i);
+  auto piece = space.Allocate(bytes);
   if (!piece) return std::nullopt;
   SwappedTable swapped{
       .piece = std::move(*piece), .tokens = tokens, .returned = table.returned, .pages = {}};
-  staging_.resize(bytes);
+  uint64_t offset = 0;
   for (size_t i = table.returned; i < end; ++i) {
     const std::optional<PageId> page = pool_.Find(table.pages[i]);
     if (!page || pool_.quarantined(*page)) return std::nullopt;
+    staging_.resize(PageBytes(table, i));
     ops_.ReadPage(*arena_, pool_.Offset(*page), staging_);
-    const uint64_t offset = swapped.pages.size() * bytes;
     const std::optional<uint64_t>& sealed = pool_.checksum(*page);
     swapped.pages.push_back({offset, sealed ? *sealed : PageChecksum(staging_)});
     if (!swapped.piece.Write(offset, staging_)) return std::nullopt;
+    offset += staging_.size();
   }
   return swapped;
 }
@@ -179,8 +195,8 @@ KvCache::SwapInResult KvCache::SwapIn(BlockTable& table, const SwappedTable& swa
     table = before;
     return SwapInResult::kExhausted;
   }
-  staging_.resize(PageBytes(table.layout));
   for (size_t i = first; i < end; ++i) {
+    staging_.resize(PageBytes(table, i));
     const SwappedTable::Page& page = swapped.pages[i - swapped.returned];
     const bool same =
         swapped.piece.Read(page.offset, staging_) && PageChecksum(staging_) == page.checksum;
@@ -245,6 +261,7 @@ PrefixMatch KvCache::MatchPrefix(const BlockTable& table, std::span<const TokenI
   WalkPrefix(table, tokens, known, [&](PageId page) {
     match.tokens += tree_->block_size();
     match.last = page;
+    // Who uses a page uses those before it.
     if (pool_.references(page) > 0) ++match.pages_in_use;
   });
   return match;

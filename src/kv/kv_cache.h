@@ -51,7 +51,7 @@ struct KvCacheOptions {
 // taking those costs no free page.
 struct PrefixMatch {
   uint32_t tokens = 0;
-  uint64_t pages_in_use = 0;
+  uint64_t pages_in_use = 0;   // the leading ones
   std::optional<PageId> last;  // the page of the last of them
   uint64_t generation = 0;     // of the tree when it was found
 };
@@ -121,6 +121,8 @@ class KvCache {
   void EndQuarantine(std::span<const BlockTable* const> tables);
 
   uint64_t PagesFor(LayoutId layout, uint64_t tokens) const;
+  // Adds the pages [begin, end) of a table of `layout` to those of their layouts.
+  void CountPages(LayoutId layout, size_t begin, size_t end, PageCounts& counts) const;
   KvArena& arena() { return *arena_; }
   const PagePool& pool() const { return pool_; }
   const PrefixTree* prefix_tree() const { return tree_ ? &*tree_ : nullptr; }
@@ -135,7 +137,7 @@ class KvCache {
   friend class KvFaults;  // what goes wrong, for tests
   KvCache(Ops& ops, std::unique_ptr<KvArena> arena, PagePool pool, uint64_t bytes)
       : ops_(ops), arena_(std::move(arena)), pool_(std::move(pool)), arena_bytes_(bytes) {}
-  PageExpectation Allocate(const BlockTable& table, uint32_t first_position);
+  PageExpectation Allocate(const BlockTable& table, size_t index);
   void Free(const BlockTable& table, size_t begin, size_t end);
   void Use(PageId page);  // one reference more to a cached page
   template <typename Visit>
@@ -145,6 +147,10 @@ class KvCache {
   void Quarantine(PageId page);
   void Poison(uint64_t offset, LayoutId layout);
   uint64_t PageBytes(LayoutId layout) const { return pool_.layout(layout).page_bytes; }
+  // Of page `index` of the table.
+  uint64_t PageBytes(const BlockTable& table, size_t index) const {
+    return PageBytes(pool_.LayoutAt(table.layout, index));
+  }
 
   Ops& ops_;
   std::unique_ptr<KvArena> arena_;

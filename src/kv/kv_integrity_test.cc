@@ -21,10 +21,10 @@ class Rig {
  public:
   explicit Rig(uint64_t pages) {
     layout_ = std::move(MakeKvPageLayout({.id = LayoutId(0),
-                                          .k = MakeKvSide(KvEncoding::kInt8, "auto").value(),
-                                          .v = MakeKvSide(KvEncoding::kInt8, "auto").value(),
+                                          .layers = std::vector<KvLayerSides>(
+                                              2, {MakeKvSide(KvEncoding::kInt8, "auto").value(),
+                                                  MakeKvSide(KvEncoding::kInt8, "auto").value()}),
                                           .block_size = kBlock,
-                                          .num_layers = 2,
                                           .num_kv_heads = 2,
                                           .head_dim = 32}))
                   .value();

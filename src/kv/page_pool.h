@@ -80,6 +80,10 @@ class PagePool {
   uint64_t Offset(PageId page) const;             // bytes from the start of the arena
   bool IsAt(PageId page, uint64_t offset) const;  // of any number, also one that is no page
   const KvPageLayout& layout(LayoutId id) const { return layouts_[id.value()]; }
+  // Of the page with this index in a block table of `layout`.
+  LayoutId LayoutAt(LayoutId layout, size_t index) const {
+    return index == 0 ? layouts_[layout.value()].first_page.value_or(layout) : layout;
+  }
   size_t num_layouts() const { return layouts_.size(); }
   size_t num_page_ids() const { return pages_.size(); }
   const PageHeader& header(PageId page) const { return pages_[page.value()].header; }

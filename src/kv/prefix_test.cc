@@ -17,10 +17,8 @@ using Tokens = std::vector<TokenId>;
 KvPageLayout Layout(uint32_t id, KvEncoding encoding, const char* scale) {
   const KvSide side = MakeKvSide(encoding, scale).value();
   return MakeKvPageLayout({.id = LayoutId(id),
-                           .k = side,
-                           .v = side,
+                           .layers = std::vector<KvLayerSides>(2, {side, side}),
                            .block_size = kBlock,
-                           .num_layers = 2,
                            .num_kv_heads = 2,
                            .head_dim = 64})
       .value();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <tuple>
 
 #include "base/check.h"
 #include "model/rope.h"
@@ -40,6 +41,24 @@ class Llama::Loader {
     bytes_ += values.size() * sizeof(float);
     Done(*tensor);
     return values;
+  }
+
+  // The root mean square of each output for inputs of unit variance times `gain`: [outputs].
+  Result<std::vector<float>> OutputSizes(const std::string& name, const std::vector<float>& gain) {
+    MASU_ASSIGN_OR_RETURN(const CheckpointTensor* tensor, Find(name));
+    const auto inputs = static_cast<size_t>(tensor->shape[0]);
+    const auto outputs = static_cast<size_t>(tensor->shape[1]);
+    const size_t row_bytes = tensor->data.size() / outputs;
+    std::vector<float> row(inputs);
+    std::vector<float> sizes(outputs);
+    for (size_t r = 0; r < outputs; ++r) {
+      DequantizeRow(tensor->format, tensor->data.subspan(r * row_bytes, row_bytes), row);
+      double sum = 0;
+      for (size_t i = 0; i < inputs; ++i)
+        sum += static_cast<double>(row[i]) * gain[i] * row[i] * gain[i];
+      sizes[r] = static_cast<float>(std::sqrt(sum));
+    }
+    return sizes;
   }
 
   Result<Projection> Linear(const std::string& name, bool has_bias) {
@@ -92,6 +111,11 @@ Result<std::unique_ptr<Model>> Llama::Build(const Checkpoint& checkpoint, Ops& o
     const std::string prefix = fmt::format("blk.{}.", i);
     Layer layer;
     MASU_ASSIGN_OR_RETURN(layer.attention_norm, loader.Vector(prefix + "attn_norm.weight"));
+    KeyStatistics keys;
+    MASU_ASSIGN_OR_RETURN(keys.q,
+                          loader.OutputSizes(prefix + "attn_q.weight", layer.attention_norm));
+    MASU_ASSIGN_OR_RETURN(keys.k,
+                          loader.OutputSizes(prefix + "attn_k.weight", layer.attention_norm));
     MASU_ASSIGN_OR_RETURN(layer.q, loader.Linear(prefix + "attn_q", config.qkv_bias));
     MASU_ASSIGN_OR_RETURN(layer.k, loader.Linear(prefix + "attn_k", config.qkv_bias));
     MASU_ASSIGN_OR_RETURN(layer.v, loader.Linear(prefix + "attn_v", config.qkv_bias));
@@ -99,7 +123,15 @@ Result<std::unique_ptr<Model>> Llama::Build(const Checkpoint& checkpoint, Ops& o
     if (config.qk_norm) {
       MASU_ASSIGN_OR_RETURN(layer.q_norm, loader.Vector(prefix + "attn_q_norm.weight"));
       MASU_ASSIGN_OR_RETURN(layer.k_norm, loader.Vector(prefix + "attn_k_norm.weight"));
+      // What the norms leave of K and Q is as large as their weights.
+      for (size_t j = 0; j < keys.q.size(); ++j) keys.q[j] = layer.q_norm[j % config.head_dim];
+      for (size_t j = 0; j < keys.k.size(); ++j) keys.k[j] = layer.k_norm[j % config.head_dim];
+    } else {
+      keys.k_bias = layer.k.bias;
     }
+    if (options.condition_keys) layer.keys = ConditionKeys(config, keys);
+    // The cache holds K without it; attention adds it.
+    if (!layer.keys.bias.empty()) layer.k.bias.clear();
     MASU_ASSIGN_OR_RETURN(layer.feed_forward_norm, loader.Vector(prefix + "ffn_norm.weight"));
     MASU_ASSIGN_OR_RETURN(layer.gate, loader.Linear(prefix + "ffn_gate", config.mlp_bias));
     MASU_ASSIGN_OR_RETURN(layer.up, loader.Linear(prefix + "ffn_up", config.mlp_bias));
@@ -194,8 +226,12 @@ void Llama::Attention(const ForwardBatch& batch, const Layer& layer) {
   ops_.Linear(projections);
   NormHeads(layer.q_norm, q, config_.num_heads, rows);
   NormHeads(layer.k_norm, k, config_.num_kv_heads, rows);
-  for (const auto& [x, heads] :
-       {std::pair(q, config_.num_heads), std::pair(k, config_.num_kv_heads)}) {
+  const auto factors = [](const std::vector<float>& all) {
+    return all.empty() ? nullptr : all.data();
+  };
+  for (const auto& [x, heads, pair_factors] :
+       {std::tuple(q, config_.num_heads, factors(layer.keys.q_factors)),
+        std::tuple(k, config_.num_kv_heads, factors(layer.keys.k_factors))}) {
     ops_.Rope({.x = x,
                .x_stride = stride,
                .positions = batch.positions.data(),
@@ -203,7 +239,8 @@ void Llama::Attention(const ForwardBatch& batch, const Layer& layer) {
                .rows = rows,
                .heads = heads,
                .head_dim = config_.head_dim,
-               .adjacent_pairs = config_.rope_pairing == RopePairing::kAdjacent});
+               .adjacent_pairs = config_.rope_pairing == RopePairing::kAdjacent,
+               .pair_factors = pair_factors});
   }
   const std::vector<AttentionSequence>& sequences = batch.groups[layer.group];
   const auto num_sequences = static_cast<uint32_t>(sequences.size());
@@ -225,7 +262,10 @@ void Llama::Attention(const ForwardBatch& batch, const Layer& layer) {
                   .q_stride = stride,
                   .out = normed,
                   .out_stride = q_size,
-                  .round_to_bf16 = options_.bf16_activations});
+                  .round_to_bf16 = options_.bf16_activations,
+                  .key_bias = {.bias = factors(layer.keys.bias),
+                               .cos_sin = rope_.data(),
+                               .adjacent_pairs = config_.rope_pairing == RopePairing::kAdjacent}});
   LinearArgs output =
       Product(*layer.output.weight, layer.output.bias, normed, rows, residual, config_.hidden_size);
   output.accumulate = true;

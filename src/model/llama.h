@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "model/key_conditioning.h"
 #include "model/model.h"
 #include "tensor/buffer.h"
 
@@ -41,6 +42,7 @@ class Llama final : public Model {
     Projection down;                       // [hidden, intermediate]
     uint32_t group = 0;                    // the KV group it belongs to,
     uint32_t index_in_group = 0;           // and which layer of that group's pages it is
+    KeyConditioning keys;
   };
   class Loader;
 

@@ -31,6 +31,7 @@ struct ModelOptions {
   uint32_t max_rows = 2048;      // rows of one ForwardBatch
   uint32_t max_logit_rows = 64;  // rows of one Logits call
   uint32_t max_position = 0;     // 0: the model's
+  bool condition_keys = true;    // model/key_conditioning.h
 };
 
 class Model {

@@ -20,11 +20,27 @@ inline constexpr uint32_t kAttentionSplit = 512;
 // One sequence of a step: `rows` consecutive tokens, the last of them at position kv_length - 1.
 struct AttentionSequence {
   const KvPageLayout* layout = nullptr;
+  // Of the page with position 0, where that is wider than the others; null: as they are. It has the
+  // same sizes and rotates the same sides.
+  const KvPageLayout* first_layout = nullptr;
   const uint64_t* page_offsets =
       nullptr;             // [ceil(kv_length / block_size)], bytes from the arena's base
   uint32_t first_row = 0;  // in the step's rows
   uint32_t rows = 0;
   uint32_t kv_length = 0;  // tokens in the cache after this step's are written
+
+  const KvPageLayout& LayoutAt(uint32_t position) const {
+    return first_layout != nullptr && position < layout->block_size ? *first_layout : *layout;
+  }
+};
+
+// A constant that was left out of every K before the rotary embedding, and belongs to it: K as
+// attended to is the cached one plus the embedding of `bias` at the token's position. A large
+// constant (Qwen2's K bias) would take all the precision of an encoding; it costs none here.
+struct KeyBias {
+  const float* bias = nullptr;     // [kv_heads, head_dim]
+  const float* cos_sin = nullptr;  // of every position, as RopeArgs
+  bool adjacent_pairs = false;     // likewise
 };
 
 struct KvWriteArgs {
@@ -52,6 +68,7 @@ struct AttentionArgs {
   float* out = nullptr;  // [step rows, num_heads, head_dim], rows out_stride apart
   size_t out_stride = 0;
   bool round_to_bf16 = false;  // q, the probabilities and the output
+  KeyBias key_bias = {};       // null: none
 };
 
 }  // namespace masu

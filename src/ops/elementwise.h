@@ -38,6 +38,9 @@ struct RopeArgs {
   uint32_t heads = 0;
   uint32_t head_dim = 0;
   bool adjacent_pairs = false;  // pairs (2i, 2i+1), else (i, i + head_dim / 2)
+  // [heads, head_dim / 2] or null: each pair is multiplied with its factor. A factor for q and its
+  // inverse for k change no score, and even out the channels of k before it is quantized.
+  const float* pair_factors = nullptr;
 };
 
 // out = rows of the embedding matrix.

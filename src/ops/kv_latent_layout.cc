@@ -13,7 +13,7 @@ KvRowLayout Rows(uint64_t row_bytes, uint32_t num_layers, uint32_t block_size) {
 }  // namespace
 
 KvRowLayout MakeKvLatentLayout(const KvLatentSpec& spec) {
-  const uint64_t element = KvElementBytes(spec.side.encoding);
+  const uint64_t element = KvElementBits(spec.side.encoding) / 8;
   const bool dynamic = spec.side.scale == KvScale::kDynamic;
   constexpr uint64_t kScaleBytes = 2, kWideBytes = 2;
   const uint64_t row = spec.latent_dim * element +
@@ -23,7 +23,7 @@ KvRowLayout MakeKvLatentLayout(const KvLatentSpec& spec) {
 }
 
 KvRowLayout MakeKvIndexerLayout(const KvIndexerSpec& spec) {
-  const uint64_t element = KvElementBytes(spec.encoding);
+  const uint64_t element = KvElementBits(spec.encoding) / 8;
   constexpr uint64_t kGroup = 128, kScaleBytes = 4;
   const uint64_t scales = element == 1 ? (spec.head_dim + kGroup - 1) / kGroup * kScaleBytes : 0;
   return Rows(spec.head_dim * element + scales, spec.num_layers, spec.block_size);

@@ -36,6 +36,8 @@ bool Device::Computes(KvEncoding encoding) const {
       return int8;
     case KvEncoding::kBFloat16:
       return bfloat16;
+    case KvEncoding::kInt4:
+      return false;  // widened when read
     case KvEncoding::kFloat16:
     case KvEncoding::kFloat32:
       return true;

@@ -28,7 +28,7 @@ PlanRequest OnEightH200() {
 PlanRow OneRow(const ModelShape& shape, PlanRequest request, const std::string& dtype,
                const std::string& scale, const std::string& weights = "checkpoint") {
   request.kv_cache_dtypes = {dtype};
-  request.kv_scale = scale;
+  request.kv.scale = scale;
   request.weights = {weights};
   const Result<MemoryPlan> plan = MakeMemoryPlan(shape, request);
   EXPECT_TRUE(plan.ok()) << (plan.ok() ? "" : plan.error().message);

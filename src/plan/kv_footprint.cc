@@ -12,130 +12,78 @@ namespace {
 
 struct PageSize {
   uint64_t page_bytes;
+  uint64_t first_page_bytes;
   uint64_t bytes_per_token;
 };
 
-Result<PageSize> SizeOf(const PlanKvGroup& group, KvSide side, uint32_t ranks,
+Result<PageSize> SizeOf(const PlanKvGroup& group, const KvOption& option, uint32_t ranks,
                         uint32_t block_size) {
   switch (group.kind) {
     case PlanKvGroupKind::kLatent: {  // one latent for all heads: every rank holds all of it
-      const KvRowLayout layout = MakeKvLatentLayout({.side = side,
+      const KvRowLayout layout = MakeKvLatentLayout({.side = option.sides.k,
                                                      .block_size = block_size,
                                                      .num_layers = group.num_layers,
                                                      .latent_dim = group.latent_dim,
                                                      .rope_dim = group.rope_dim});
-      return PageSize{layout.page_bytes, layout.bytes_per_token()};
+      return PageSize{layout.page_bytes, layout.page_bytes, layout.bytes_per_token()};
     }
     case PlanKvGroupKind::kIndexer: {
-      const KvRowLayout layout = MakeKvIndexerLayout({.encoding = side.encoding,
+      const KvRowLayout layout = MakeKvIndexerLayout({.encoding = option.sides.k.encoding,
                                                       .block_size = block_size,
                                                       .num_layers = group.num_layers,
                                                       .head_dim = group.head_dim});
-      return PageSize{layout.page_bytes, layout.bytes_per_token()};
+      return PageSize{layout.page_bytes, layout.page_bytes, layout.bytes_per_token()};
     }
     case PlanKvGroupKind::kAttention:
       break;
   }
-  // Heads fewer than ranks are replicated.
-  const auto heads = static_cast<uint32_t>(CeilDivide(group.num_kv_heads, ranks));
-  MASU_ASSIGN_OR_RETURN(const KvPageLayout layout, MakeKvPageLayout({.id = LayoutId(0),
-                                                                     .k = side,
-                                                                     .v = side,
-                                                                     .block_size = block_size,
-                                                                     .num_layers = group.num_layers,
-                                                                     .num_kv_heads = heads,
-                                                                     .head_dim = group.head_dim}));
-  return PageSize{layout.page_bytes, layout.bytes_per_token()};
-}
-
-Result<KvOption> MakeChoice(const std::string& name, std::string kv_scale,
-                            const PlanConfig& config) {
-  const bool brings_scales = config.fp8_kv_scales;
-  const std::string wide = config.dtype == "float16" ? "float16" : "bfloat16";
-  const Result<KvEncoding> parsed = ParseKvEncoding(name, brings_scales ? "fp8" : wide);
-  if (!parsed.ok()) {
-    if (config.latent && name.starts_with("int4")) {
-      return MakeError(ErrorCode::kUnimplemented,
-                       "Model architecture not supported for kv_cache_dtype='{}': latent attention "
-                       "has no int4 cache; use auto, fp8 or int8, and quantized weights instead",
-                       name);
-    }
-    return parsed.error();
-  }
-  const KvEncoding encoding = *parsed;
-  if (kv_scale == "auto" && brings_scales && encoding == KvEncoding::kFp8E4M3)
-    kv_scale = "checkpoint";
-  if (kv_scale == "checkpoint" && encoding == KvEncoding::kFp8E4M3 && brings_scales) {
-    return KvOption{name, "checkpoint", {encoding, KvScale::kNone, false}};
-  }
-  MASU_ASSIGN_OR_RETURN(const KvSide side, MakeKvSide(encoding, kv_scale));
-  const bool is_fp8 = encoding == KvEncoding::kFp8E4M3 || encoding == KvEncoding::kFp8E5M2;
-  const char* scale = side.scale == KvScale::kDynamic ? "dynamic" : is_fp8 ? "unit" : "none";
-  return KvOption{name, scale, side};
-}
-
-// Every encoding side by side; those that --kv-scale does not apply to are left out.
-std::vector<KvOption> AllChoices(const std::string& kv_scale, const PlanConfig& config) {
-  struct Candidate {
-    std::string name;
-    const char* scale;
+  KvLayoutSpec spec{.id = LayoutId(0),
+                    .layers = {},
+                    .block_size = block_size,
+                    // Heads fewer than ranks are replicated.
+                    .num_kv_heads = static_cast<uint32_t>(CeilDivide(group.num_kv_heads, ranks)),
+                    .head_dim = group.head_dim};
+  const auto layout_of = [&](const std::vector<KvLayerSides>& sides) {
+    spec.layers.clear();
+    for (const uint32_t layer : group.layers) spec.layers.push_back(sides[layer]);
+    if (group.layers.empty()) spec.layers.assign(group.num_layers, option.sides);
+    return MakeKvPageLayout(spec);
   };
-  const Candidate candidates[] = {{config.dtype == "float16" ? "float16" : "bfloat16", "auto"},
-                                  {"fp8", "checkpoint"},
-                                  {"fp8", "dynamic"},
-                                  {"fp8", "unit"},
-                                  {"fp8_e5m2", "auto"},
-                                  {"int8", "auto"}};
-  std::vector<KvOption> choices;
-  for (const Candidate& candidate : candidates) {
-    const Result<KvOption> choice = MakeChoice(candidate.name, candidate.scale, config);
-    if (!choice.ok()) continue;
-    const bool wanted = kv_scale == "auto" || choice->scale == "none" || choice->scale == kv_scale;
-    if (wanted) choices.push_back(*choice);
+  MASU_ASSIGN_OR_RETURN(const KvPageLayout layout, layout_of(option.layers));
+  uint64_t first = layout.page_bytes;
+  if (!option.first_page.empty()) {
+    MASU_ASSIGN_OR_RETURN(const KvPageLayout first_layout, layout_of(option.first_page));
+    first = first_layout.page_bytes;
   }
-  return choices;
+  return PageSize{layout.page_bytes, first, layout.bytes_per_token()};
 }
 
 }  // namespace
-
-Result<std::vector<KvOption>> ParseKvOptions(const std::vector<std::string>& names,
-                                             const std::string& kv_scale,
-                                             const PlanConfig& config) {
-  // Checks the scale's name also where no encoding would.
-  if (kv_scale != "checkpoint" || !config.fp8_kv_scales) {
-    const Result<KvSide> known = MakeKvSide(KvEncoding::kFp8E4M3, kv_scale);
-    if (!known.ok()) return known.error();
-  }
-  std::vector<KvOption> choices;
-  for (const std::string& name : names) {
-    if (name == "all") {
-      for (KvOption& choice : AllChoices(kv_scale, config)) choices.push_back(std::move(choice));
-      continue;
-    }
-    MASU_ASSIGN_OR_RETURN(KvOption choice, MakeChoice(name, kv_scale, config));
-    choices.push_back(std::move(choice));
-  }
-  return choices;
-}
 
 Result<KvFootprint> KvFootprint::Make(const std::vector<PlanKvGroup>& groups, const Input& input) {
   KvFootprint footprint;
   footprint.input_ = input;
   // The only place that knows which block sizes there are.
   const auto probe = MakeKvPageLayout({.id = LayoutId(0),
-                                       .k = input.side,
-                                       .v = input.side,
+                                       .layers = {input.option.sides},
                                        .block_size = input.block_size,
-                                       .num_layers = 1,
                                        .num_kv_heads = 1,
                                        .head_dim = 64});
   if (!probe.ok()) return probe.error();
   for (const PlanKvGroup& group : groups) {
     MASU_ASSIGN_OR_RETURN(const PageSize size,
-                          SizeOf(group, input.side, input.ranks, input.block_size));
+                          SizeOf(group, input.option, input.ranks, input.block_size));
     footprint.bytes_per_token_ += size.bytes_per_token;
     if (!group.window) footprint.bytes_past_windows_ += size.bytes_per_token;
-    if (size.page_bytes > 0) footprint.groups_.push_back({size.page_bytes, group.window});
+    if (size.page_bytes > 0)
+      footprint.groups_.push_back({size.page_bytes, size.first_page_bytes, group.window});
+    for (const KvOption& other : input.others) {
+      MASU_ASSIGN_OR_RETURN(const PageSize beside,
+                            SizeOf(group, other, input.ranks, input.block_size));
+      for (const uint64_t bytes : {beside.page_bytes, beside.first_page_bytes}) {
+        if (bytes > 0) footprint.other_page_bytes_.push_back(bytes);
+      }
+    }
   }
   return footprint;
 }
@@ -151,16 +99,22 @@ uint64_t KvFootprint::PagesOf(const Group& group, uint64_t tokens) const {
   return PeakPages(group.window, input_.block_size, input_.prefill_chunk, tokens);
 }
 
+std::vector<uint64_t> KvFootprint::PageSizes() const {
+  std::vector<uint64_t> sizes;
+  for (const Group& group : groups_) {
+    sizes.push_back(group.page_bytes);
+    sizes.push_back(group.first_page_bytes);
+  }
+  sizes.insert(sizes.end(), other_page_bytes_.begin(), other_page_bytes_.end());
+  return sizes;
+}
+
 uint64_t KvFootprint::largest_page_bytes() const {
-  uint64_t bytes = 0;
-  for (const Group& group : groups_) bytes = std::max(bytes, group.page_bytes);
-  return bytes;
+  return groups_.empty() ? 0 : std::ranges::max(PageSizes());
 }
 
 uint64_t KvFootprint::SmallestPage() const {
-  uint64_t bytes = UINT64_MAX;
-  for (const Group& group : groups_) bytes = std::min(bytes, group.page_bytes);
-  return bytes;
+  return groups_.empty() ? UINT64_MAX : std::ranges::min(PageSizes());
 }
 
 // A slab has as many page ids as it holds of the smallest pages.
@@ -180,14 +134,16 @@ uint64_t KvFootprint::ArenaIn(uint64_t memory) const {
 Result<KvCapacity> KvFootprint::Capacity(uint64_t arena, uint64_t context) const {
   KvCapacity capacity;
   if (groups_.empty() || largest_page_bytes() > arena) return capacity;
-  std::vector<uint64_t> sizes;
-  for (const Group& group : groups_) sizes.push_back(group.page_bytes);
-  MASU_ASSIGN_OR_RETURN(const SlabGeometry geometry, PickSlabGeometry({arena}, sizes));
+  MASU_ASSIGN_OR_RETURN(const SlabGeometry geometry, PickSlabGeometry({arena}, PageSizes()));
   const auto fit = [&](uint64_t requests, uint64_t tokens) {
     uint64_t slabs = 0;
     for (size_t g = 0; g < groups_.size(); ++g) {
-      const uint64_t pages = SaturatingMultiply(requests, PagesOf(groups_[g], tokens));
-      slabs = SaturatingAdd(slabs, CeilDivide(pages, geometry.pages_per_slab[g]));
+      const uint64_t pages = PagesOf(groups_[g], tokens);
+      const bool has_first = groups_[g].first_page_bytes != groups_[g].page_bytes && pages > 0;
+      const uint64_t first = has_first ? requests : 0;
+      const uint64_t rest = SaturatingMultiply(requests, has_first ? pages - 1 : pages);
+      slabs = SaturatingAdd(slabs, CeilDivide(rest, geometry.pages_per_slab[2 * g]));
+      slabs = SaturatingAdd(slabs, CeilDivide(first, geometry.pages_per_slab[2 * g + 1]));
     }
     return slabs <= geometry.num_slabs;
   };
@@ -208,13 +164,13 @@ Result<KvCapacity> KvFootprint::Capacity(uint64_t arena, uint64_t context) const
   capacity.longest = most(context, [&](uint64_t tokens) { return fit(1, tokens); });
   if (!has_windows()) {
     const uint64_t block = input_.block_size;
-    capacity.tokens = most(pages, [&](uint64_t n) { return fit(n, block); }) * block;
+    capacity.tokens = most(pages, [&](uint64_t n) { return fit(1, n * block); }) * block;
     return capacity;
   }
   long double slabs = 0;  // of one request, if many share them
   for (size_t g = 0; g < groups_.size(); ++g) {
     slabs += static_cast<long double>(PagesOf(groups_[g], context)) /
-             static_cast<long double>(geometry.pages_per_slab[g]);
+             static_cast<long double>(geometry.pages_per_slab[2 * g]);
   }
   capacity.tokens =
       static_cast<uint64_t>(geometry.num_slabs / slabs * static_cast<long double>(context));

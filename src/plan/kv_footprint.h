@@ -9,22 +9,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "plan/kv_options.h"
 #include "plan/model_shape.h"
-#include "quant/kv_encoding.h"
 
 namespace masu {
-
-// One way to store K and V that a plan compares.
-struct KvOption {
-  std::string name;   // as the user wrote it: "fp8"
-  std::string scale;  // none | dynamic | unit | checkpoint
-  KvSide side;
-};
-
-// `names`: encodings, or "all". `kv_scale` as of --kv-scale; "checkpoint" needs a model that brings
-// scales. An encoding that latent attention cannot have is refused by name.
-Result<std::vector<KvOption>> ParseKvOptions(const std::vector<std::string>& names,
-                                             const std::string& kv_scale, const PlanConfig& config);
 
 // The most tokens that a step adds to a request. `longest_chunk` 0: only the step bounds it.
 inline uint32_t PrefillChunk(uint32_t tokens_of_step, uint32_t longest_chunk) {
@@ -47,7 +35,9 @@ struct KvCapacity {
 class KvFootprint {
  public:
   struct Input {
-    KvSide side;
+    KvOption option;
+    // That share the arena with it: requests may ask for them.
+    std::vector<KvOption> others = {};
     uint32_t ranks = 1;
     uint32_t block_size = 16;
     uint32_t prefill_chunk = 2048;  // most tokens that a step adds to a request
@@ -74,12 +64,15 @@ class KvFootprint {
  private:
   struct Group {
     uint64_t page_bytes;
+    uint64_t first_page_bytes;  // as page_bytes, or what the first tokens' page takes
     std::optional<uint32_t> window;
   };
   uint64_t PagesOf(const Group& group, uint64_t tokens) const;
+  std::vector<uint64_t> PageSizes() const;  // first those of the groups, two for each
   uint64_t SmallestPage() const;
 
-  std::vector<Group> groups_;  // that have pages
+  std::vector<Group> groups_;               // that have pages
+  std::vector<uint64_t> other_page_bytes_;  // of layouts beside them
   Input input_;
   uint64_t bytes_per_token_ = 0;
   uint64_t bytes_past_windows_ = 0;

@@ -113,7 +113,12 @@ class Planner {
     MASU_TRY(CheckRequest(shape_, request_));
     MASU_ASSIGN_OR_RETURN(
         const std::vector<KvOption> encodings,
-        ParseKvOptions(request_.kv_cache_dtypes, request_.kv_scale, shape_.config));
+        MakeKvOptions(request_.kv_cache_dtypes, request_.kv, KvFactsOf(shape_.config)));
+    KvDtypeSpec beside = request_.kv;
+    beside.scale = "auto";
+    beside.k = beside.v = "";
+    MASU_ASSIGN_OR_RETURN(
+        others_, MakeKvOptions(request_.kv_cache_dtype_choices, beside, KvFactsOf(shape_.config)));
     plan_.memory_bytes = request_.memory.value;
     plan_.budget_bytes = static_cast<uint64_t>(static_cast<double>(request_.memory.value) *
                                                request_.gpu_memory_utilization);
@@ -164,6 +169,7 @@ class Planner {
   const ModelShape& shape_;
   const PlanRequest& request_;
   std::optional<ProcessMemory> process_;  // the parts that no encoding changes
+  std::vector<KvOption> others_;          // that share the arena
   MemoryPlan plan_;
 };
 
@@ -204,7 +210,8 @@ void Planner::DivideMemory(const KvFootprint& footprint, PlanRow& row) const {
 Result<void> Planner::AddRow(const WeightPlan& weights, const KvOption& encoding) {
   const bool shares = request_.prefix_caching && CanSharePrefixes(shape_.kv_groups);
   const KvFootprint::Input input = {
-      .side = encoding.side,
+      .option = encoding,
+      .others = others_,
       .ranks = request_.ranks,
       .block_size = request_.block_size,
       .prefill_chunk = PrefillChunk(request_.max_num_batched_tokens, request_.max_prefill_chunk),
@@ -215,7 +222,7 @@ Result<void> Planner::AddRow(const WeightPlan& weights, const KvOption& encoding
   MASU_ASSIGN_OR_RETURN(const KvFootprint drafts, KvFootprint::Make(MtpGroups(shape_), input));
   PlanRow row{.weights = weights,
               .kv_cache_dtype = encoding.name,
-              .kv_encoding = KvEncodingName(encoding.side.encoding),
+              .kv_encoding = encoding.encoding,
               .kv_scale = encoding.scale,
               .process = {},
               .native = {}};
@@ -229,9 +236,9 @@ Result<void> Planner::AddRow(const WeightPlan& weights, const KvOption& encoding
   row.max_concurrent_requests = capacity.requests;
   row.longest_request = capacity.longest;
   row.fits = row.kv_tokens > 0;
-  if (request_.device) row.native = request_.device->Computes(encoding.side.encoding);
+  if (request_.device) row.native = request_.device->Computes(encoding.sides.k.encoding);
   row.recommended = row.kv_encoding == plan_.recommended_kv_cache_dtype &&
-                    encoding.side.scale == KvScale::kDynamic;
+                    encoding.sides.k.scale == KvScale::kDynamic;
   plan_.rows.push_back(std::move(row));
   return {};
 }

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "plan/device_table.h"
+#include "plan/kv_options.h"
 #include "plan/model_shape.h"
 #include "plan/process_memory.h"
 
@@ -29,7 +30,9 @@ struct PlanRequest {
   uint32_t ranks = 1;  // --tp
   double gpu_memory_utilization = 0.90;
   std::vector<std::string> kv_cache_dtypes = {"all"};
-  std::string kv_scale = "auto";
+  KvDtypeSpec kv = {};  // all but the dtype
+  // Others that requests may ask for: they share the arena with each of the above.
+  std::vector<std::string> kv_cache_dtype_choices = {};
   std::vector<std::string> weights = {"checkpoint"};
   std::optional<uint64_t> context;  // tokens of a request; none: the model's longest
   std::optional<Bytes> overhead;    // none: EstimateOverhead

@@ -55,15 +55,14 @@ TEST(MemoryPlan, BytesPerTokenAreTheLayouts) {
     ASSERT_EQ(plan.rows.size(), 6u);
     for (const PlanRow& row : plan.rows) {
       const KvSide side =
-          MakeKvSide(ParseKvEncoding(row.kv_encoding, "").value(), request.kv_scale).value();
-      const KvPageLayout layout = MakeKvPageLayout({.id = LayoutId(0),
-                                                    .k = side,
-                                                    .v = side,
-                                                    .block_size = block_size,
-                                                    .num_layers = 32,
-                                                    .num_kv_heads = 8,
-                                                    .head_dim = 128})
-                                      .value();
+          MakeKvSide(ParseKvEncoding(row.kv_encoding, "").value(), request.kv.scale).value();
+      const KvPageLayout layout =
+          MakeKvPageLayout({.id = LayoutId(0),
+                            .layers = std::vector<KvLayerSides>(32, {side, side}),
+                            .block_size = block_size,
+                            .num_kv_heads = 8,
+                            .head_dim = 128})
+              .value();
       EXPECT_EQ(row.kv_bytes_per_token, layout.bytes_per_token());
       const uint64_t pages = row.kv_arena_bytes / layout.page_bytes;
       EXPECT_EQ(row.kv_bookkeeping_bytes, pages * sizeof(PageHeader));
@@ -154,20 +153,21 @@ TEST(KvFootprint, RequestsThatAreCountedFitThePool) {
       {.num_layers = 29, .num_kv_heads = 4, .head_dim = 64, .window = 128}};
   const KvSide side = MakeKvSide(KvEncoding::kInt8, "auto").value();
   const KvFootprint footprint =
-      KvFootprint::Make(groups, {.side = side, .block_size = 16, .prefill_chunk = 64}).value();
+      KvFootprint::Make(groups,
+                        {.option = {.sides = {side, side}}, .block_size = 16, .prefill_chunk = 64})
+          .value();
   for (const uint64_t arena : {MiB(16).value, MiB(33).value, MiB(257).value}) {
     const KvCapacity capacity = footprint.Capacity(arena, 1000).value();
     ASSERT_GT(capacity.requests, 1u);
     std::vector<KvPageLayout> layouts;
     for (const PlanKvGroup& group : groups) {
-      layouts.push_back(MakeKvPageLayout({.id = LayoutId(static_cast<uint32_t>(layouts.size())),
-                                          .k = side,
-                                          .v = side,
-                                          .block_size = 16,
-                                          .num_layers = group.num_layers,
-                                          .num_kv_heads = 4,
-                                          .head_dim = 64})
-                            .value());
+      layouts.push_back(
+          MakeKvPageLayout({.id = LayoutId(static_cast<uint32_t>(layouts.size())),
+                            .layers = std::vector<KvLayerSides>(group.num_layers, {side, side}),
+                            .block_size = 16,
+                            .num_kv_heads = 4,
+                            .head_dim = 64})
+              .value());
     }
     PagePool pool = PagePool::Create({arena}, layouts).value();
     const auto admit = [&] {
@@ -191,7 +191,8 @@ TEST(KvFootprint, ArenaAndItsBookkeepingFillWhatThereIs) {
         KvFootprint::Make({{.num_layers = 1 + static_cast<uint32_t>(random() % 40),
                             .num_kv_heads = 4,
                             .head_dim = 64}},
-                          {.side = MakeKvSide(KvEncoding::kBFloat16, "auto").value(),
+                          {.option = {.sides = {MakeKvSide(KvEncoding::kBFloat16, "auto").value(),
+                                                MakeKvSide(KvEncoding::kBFloat16, "auto").value()}},
                            .bookkeeping_per_page = random() % 1000})
             .value();
     const uint64_t memory = random() % (1ULL << (12 + random() % 40));
@@ -276,10 +277,10 @@ TEST(MemoryPlan, EncodingsSideBySideAndTheRecommendedOne) {
   EXPECT_THAT(
       names(MakeMemoryPlan(Llama8B(), request).value()),
       ElementsAre("bfloat16:none", "fp8:dynamic", "fp8:unit", "fp8_e5m2:unit", "int8:dynamic*"));
-  request.kv_scale = "unit";
+  request.kv.scale = "unit";
   EXPECT_THAT(names(MakeMemoryPlan(Llama8B(), request).value()),
               ElementsAre("bfloat16:none", "fp8:unit", "fp8_e5m2:unit"));
-  request.kv_scale = "auto";
+  request.kv.scale = "auto";
   request.ranks = 8;
   EXPECT_THAT(
       names(MakeMemoryPlan(Shape(DeepSeekV3Config()), request).value()),
@@ -289,10 +290,28 @@ TEST(MemoryPlan, EncodingsSideBySideAndTheRecommendedOne) {
               ElementsAre("fp8_per_token_head:dynamic", "bf16:none"));
 }
 
+TEST(MemoryPlan, AutoIsTheEncodingThatTheCheckpointAsksFor) {
+  PlanRequest request = On("h100");
+  request.kv_cache_dtypes = {"auto"};
+  const auto row = [&](const char* scheme) {
+    return MakeMemoryPlan(Shape(DenseConfig(kLlama8B, fmt::format(R"("quantization_config": {{
+        "quant_method": "compressed-tensors", "kv_cache_scheme": {}}})",
+                                                                  scheme))),
+                          request)
+        .value()
+        .rows[0];
+  };
+  const PlanRow brought = row(R"({"num_bits": 8, "type": "float"})");
+  EXPECT_EQ(brought.kv_encoding + ":" + brought.kv_scale, "fp8_e4m3:checkpoint");
+  const PlanRow dynamic = row(R"({"num_bits": 8, "type": "float", "dynamic": true})");
+  EXPECT_EQ(dynamic.kv_encoding + ":" + dynamic.kv_scale, "fp8_e4m3:dynamic");
+  EXPECT_EQ(row(R"({"num_bits": 8, "type": "int"})").kv_encoding, "bfloat16");
+}
+
 TEST(MemoryPlan, CheckpointScalesNeedACheckpointThatHasThem) {
   PlanRequest request = On("h100");
   request.kv_cache_dtypes = {"auto"};
-  request.kv_scale = "checkpoint";
+  request.kv.scale = "checkpoint";
   EXPECT_THAT(ErrorOf(Llama8B(), request), HasSubstr("has no K/V scales"));
   const ModelShape calibrated = Shape(DenseConfig(kLlama8B, R"("quantization_config": {
       "quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {
@@ -356,7 +375,7 @@ TEST(MemoryPlan, BadRequestsNameCauseAndRemedy) {
   request.context = 0;
   EXPECT_THAT(ErrorOf(shape, request), HasSubstr("--context"));
   request = On("h100");
-  request.kv_scale = "static";
+  request.kv.scale = "static";
   EXPECT_THAT(ErrorOf(shape, request), HasSubstr("--kv-scale 'static'"));
   EXPECT_THAT(FindDevice("h300").error().message, AllOf(HasSubstr("h300"), HasSubstr("h200")));
 }

@@ -261,17 +261,21 @@ std::vector<PlanKvGroup> MakeKvGroups(const PlanConfig& config) {
     }
     return groups;
   }
-  uint32_t sliding = 0;
-  for (const bool slides : config.layer_slides) sliding += slides ? 1 : 0;
-  const auto add = [&](uint32_t layers, std::optional<uint32_t> window) {
-    if (layers == 0) return;
-    groups.push_back({.num_layers = layers,
+  std::vector<uint32_t> full, sliding;
+  for (uint32_t i = 0; i < config.num_layers; ++i) {
+    const bool slides = i < config.layer_slides.size() && config.layer_slides[i];
+    (slides ? sliding : full).push_back(i);
+  }
+  const auto add = [&](std::vector<uint32_t> layers, std::optional<uint32_t> window) {
+    if (layers.empty()) return;
+    groups.push_back({.num_layers = static_cast<uint32_t>(layers.size()),
                       .num_kv_heads = config.num_kv_heads,
                       .head_dim = config.head_dim,
-                      .window = window});
+                      .window = window,
+                      .layers = std::move(layers)});
   };
-  add(config.num_layers - sliding, std::nullopt);
-  add(sliding, config.sliding_window);
+  add(std::move(full), std::nullopt);
+  add(std::move(sliding), config.sliding_window);
   return groups;
 }
 

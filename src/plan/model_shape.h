@@ -64,6 +64,7 @@ struct PlanKvGroup {
   uint32_t latent_dim = 0;    // kLatent
   uint32_t rope_dim = 0;      // kLatent
   std::optional<uint32_t> window = std::nullopt;
+  std::vector<uint32_t> layers = {};  // kAttention: which of the model; empty: none of its own
 };
 
 struct ModelShape {

@@ -77,7 +77,8 @@ PlanConfig PlanConfigOf(const ModelConfig& config) {
   plan.vocab_size = config.vocab_size;
   plan.max_position = config.max_position;
   plan.tied_embeddings = config.tied_embeddings;
-  plan.dtype = config.kv_cache_dtype;
+  plan.dtype = config.half_dtype;
+  plan.fp8_kv_cache = config.kv_cache_dtype == "fp8";
   plan.layer_slides.assign(config.num_layers, false);
   for (const KvGroup& group : KvGroupsOf(config)) {
     if (group.window == 0 || group.window >= config.max_position) continue;

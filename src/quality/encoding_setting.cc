@@ -1,19 +1,18 @@
 #include "quality/encoding_setting.h"
 
+#include "plan/kv_options.h"
+
 namespace masu {
 
 Result<EncodingSetting> ParseEncodingSetting(const std::string& text) {
-  EncodingSetting setting;
-  setting.name = text;
-  const size_t colon = text.find(':');
-  setting.kv_cache_dtype = text.substr(0, colon);
-  if (colon != std::string::npos) setting.kv_scale = text.substr(colon + 1);
-  if (setting.kv_cache_dtype.empty() || setting.kv_scale.empty()) {
-    return InvalidArgument("'{}' is no KV encoding; write for example int8 or fp8:unit", text);
-  }
-  return setting;
+  const Result<KvOption> known =
+      MakeKvOption({.dtype = text}, {.num_layers = 1, .brings_scales = true});
+  if (!known.ok()) return known.error();
+  return EncodingSetting{.name = text};
 }
 
-std::vector<std::string> ComparedEncodings() { return {"int8", "fp8", "fp8:unit", "fp8_e5m2"}; }
+std::vector<std::string> ComparedEncodings() {
+  return {"int8", "fp8", "fp8:unit", "fp8_e5m2", "int8/int4", "int4"};
+}
 
 }  // namespace masu

@@ -1,4 +1,4 @@
-// One way to store K and V, as a user writes it: "int8", "fp8:unit".
+// One way to store K and V, as a user writes it: "int8", "int8/int4", "fp8:unit".
 #pragma once
 
 #include <string>
@@ -9,13 +9,11 @@
 namespace masu {
 
 struct EncodingSetting {
-  std::string name;  // as written
-  std::string kv_cache_dtype = "auto";
-  std::string kv_scale = "auto";
+  std::string name;  // KvDtypeSpec::dtype in plan/kv_options.h
 };
 
-// "DTYPE" or "DTYPE:SCALE". Errors: an empty part. Whether the names are known, and go with the
-// model, is for ConfiguredLayouts() to say.
+// Errors: a name that means nothing with any model. What does not go with a model is for
+// ConfiguredLayouts() to say.
 Result<EncodingSetting> ParseEncodingSetting(const std::string& text);
 
 // What `masu eval` compares with 16 bits if nobody says: all that is smaller.

@@ -157,36 +157,50 @@ class Batch {
   std::unordered_set<size_t> ready_;
 };
 
+Result<KvLayouts> SettingLayouts(const LoadedModel& model, const EngineConfig& config) {
+  return ConfiguredLayouts(model.config, config, model.kv_scales ? &*model.kv_scales : nullptr);
+}
+
 }  // namespace
 
-Result<EngineConfig> EvalEngineConfig(const ModelConfig& model, const EngineConfig& base,
+Result<EngineConfig> EvalEngineConfig(const LoadedModel& model, const EngineConfig& base,
                                       const EncodingSetting& setting) {
   EngineConfig config = base;
-  config.kv_cache_dtype = setting.kv_cache_dtype;
-  config.kv_scale = setting.kv_scale;
+  config.kv_cache_dtype = setting.name;
   config.max_num_seqs = kInFlight;
   config.max_num_queued_reqs = kInFlight;
   config.preemption_mode = PreemptionMode::kRecompute;
   config.swap_space = Bytes{0};
-  const uint32_t longest = std::min<uint32_t>(model.max_position, kCachedTokens);
+  const uint32_t longest = std::min<uint32_t>(model.config.max_position, kCachedTokens);
   config.max_model_len = std::min(config.max_model_len.value_or(longest), longest);
-  MASU_ASSIGN_OR_RETURN(const std::vector<KvPageLayout> layouts, ConfiguredLayouts(model, config));
+  MASU_ASSIGN_OR_RETURN(const KvLayouts kv, SettingLayouts(model, config));
   if (!config.kv_cache_memory_bytes) {
     const uint64_t pages = kCachedTokens / config.block_size;
     Bytes arena;
-    for (const KvPageLayout& layout : layouts) {
-      // Several groups get slabs in turns: twice the pages leave room for slabs that are not full.
-      arena.value += pages * layout.page_bytes * (layouts.size() > 1 ? 2 : 1);
+    for (const LayoutId layout : kv.choices.front().groups) {
+      arena.value += pages * kv.layouts[layout.value()].page_bytes;
     }
+    // Several layouts get slabs in turns, and first pages may be wider: twice the bytes leave room
+    // for both.
+    if (kv.layouts.size() > 1) arena.value *= 2;
     config.kv_cache_memory_bytes = arena;
   }
   return config;
 }
 
+Result<uint64_t> EvalBytesPerToken(const LoadedModel& model, const EngineConfig& config) {
+  MASU_ASSIGN_OR_RETURN(const KvLayouts kv, SettingLayouts(model, config));
+  uint64_t bytes = 0;
+  for (const LayoutId layout : kv.choices.front().groups) {
+    bytes += kv.layouts[layout.value()].bytes_per_token();
+  }
+  return bytes;
+}
+
 Result<std::unique_ptr<EngineTarget>> EngineTarget::Create(std::shared_ptr<LoadedModel> model,
                                                            const EngineConfig& base,
                                                            const EncodingSetting& setting) {
-  MASU_ASSIGN_OR_RETURN(const EngineConfig config, EvalEngineConfig(model->config, base, setting));
+  MASU_ASSIGN_OR_RETURN(const EngineConfig config, EvalEngineConfig(*model, base, setting));
   MASU_ASSIGN_OR_RETURN(auto engine, Engine::Create(model, config));
   return std::unique_ptr<EngineTarget>(new EngineTarget(std::move(model), std::move(engine)));
 }

@@ -15,8 +15,11 @@ namespace masu {
 // The engine of a setting: `base` with the setting's encoding, and an arena for the same number of
 // tokens whatever the encoding, so that every setting cuts long prompts at the same place. Errors:
 // an encoding that is unknown or does not go with the model.
-Result<EngineConfig> EvalEngineConfig(const ModelConfig& model, const EngineConfig& base,
+Result<EngineConfig> EvalEngineConfig(const LoadedModel& model, const EngineConfig& base,
                                       const EncodingSetting& setting);
+
+// What a token takes in such an engine's cache: all layers, scales included, beyond the first page.
+Result<uint64_t> EvalBytesPerToken(const LoadedModel& model, const EngineConfig& config);
 
 class EngineTarget final : public EvalTarget {
  public:

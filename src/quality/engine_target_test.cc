@@ -20,7 +20,8 @@ std::shared_ptr<LoadedModel> Load(const ByteVector& bytes) {
 }
 
 std::unique_ptr<EngineTarget> Open(const std::shared_ptr<LoadedModel>& model,
-                                   const std::string& setting, EngineConfig config = TinyConfig()) {
+                                   const std::string& setting,
+                                   const EngineConfig& config = TinyConfig()) {
   return EngineTarget::Create(model, config, ParseEncodingSetting(setting).value()).value();
 }
 
@@ -59,7 +60,7 @@ TEST(EngineTarget, ScoresAsTeacherForcing) {
       queries.push_back(std::move(query));
     }
   }
-  for (const std::string dtype : {"float32", "int8"}) {
+  for (const std::string dtype : {"float32", "int8", "int4"}) {
     const auto target = Open(model, dtype);
     size_t last = 0;
     const auto results = target->Score(queries, [&](size_t done, size_t total) {
@@ -128,7 +129,7 @@ TEST(EngineTarget, EverySettingHoldsTheSameTokens) {
   const auto model = Load(MakeTinyRand({.context = 512}).value());
   EngineConfig config = TinyConfig();
   config.kv_cache_memory_bytes.reset();
-  for (const char* setting : {"float32", "bfloat16", "fp8:unit", "int8"}) {
+  for (const char* setting : {"float32", "bfloat16", "fp8:unit", "int8", "int8/int4", "int4"}) {
     const auto target = Open(model, setting, config);
     EXPECT_EQ(target->max_model_len(), 512u) << setting;
     EXPECT_GE(target->engine().cache_info().tokens, 16384u) << setting;
@@ -144,10 +145,10 @@ TEST(EngineTarget, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(target->Score(longest, nullptr).ok());
   const std::vector<ScoreQuery> nothing = {{.tokens = RandomPrompt(4, 1, 512), .first = 4}};
   EXPECT_FALSE(target->Score(nothing, nullptr).ok());
-  EXPECT_FALSE(
-      EngineTarget::Create(model, TinyConfig(), {.name = "x", .kv_cache_dtype = "int9"}).ok());
+  EXPECT_FALSE(EngineTarget::Create(model, TinyConfig(), {.name = "int9"}).ok());
   EXPECT_FALSE(ParseEncodingSetting("fp8:").ok());
   EXPECT_FALSE(ParseEncodingSetting(":unit").ok());
+  EXPECT_FALSE(ParseEncodingSetting("int9").ok());
 }
 
 }  // namespace

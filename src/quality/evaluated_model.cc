@@ -1,18 +1,12 @@
 #include "quality/evaluated_model.h"
 
-#include "engine/engine_memory.h"
 #include "quality/engine_target.h"
 
 namespace masu {
 
 Result<uint64_t> EvaluatedModel::BytesPerToken(const EncodingSetting& setting) const {
-  MASU_ASSIGN_OR_RETURN(const EngineConfig config,
-                        EvalEngineConfig(model_->config, base_, setting));
-  MASU_ASSIGN_OR_RETURN(const std::vector<KvPageLayout> layouts,
-                        ConfiguredLayouts(model_->config, config));
-  uint64_t bytes = 0;
-  for (const KvPageLayout& layout : layouts) bytes += layout.bytes_per_token();
-  return bytes;
+  MASU_ASSIGN_OR_RETURN(const EngineConfig config, EvalEngineConfig(*model_, base_, setting));
+  return EvalBytesPerToken(*model_, config);
 }
 
 Result<std::unique_ptr<EvalTarget>> EvaluatedModel::Open(const EncodingSetting& setting) {
@@ -32,8 +26,7 @@ Result<DivergenceReport> EvaluatedModel::MeasureKl(const std::vector<EncodingSet
   std::vector<DivergenceArm> arms;
   for (const EncodingSetting& setting : settings) {
     MASU_ASSIGN_OR_RETURN(auto session,
-                          ScoringSession::Create(*model_, {.kv_cache_dtype = setting.kv_cache_dtype,
-                                                           .kv_scale = setting.kv_scale,
+                          ScoringSession::Create(*model_, {.kv_cache_dtype = setting.name,
                                                            .block_size = base_.block_size,
                                                            .max_tokens = options.window}));
     sessions.push_back(std::move(session));

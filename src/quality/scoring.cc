@@ -19,17 +19,20 @@ Result<std::unique_ptr<ScoringSession>> ScoringSession::Create(LoadedModel& mode
   EngineConfig config;
   config.kv_cache_dtype = options.kv_cache_dtype;
   config.kv_scale = options.kv_scale;
+  config.kv_cache_dtype_skip_layers = options.kv_cache_dtype_skip_layers;
   config.block_size = options.block_size;
-  MASU_ASSIGN_OR_RETURN(std::vector<KvPageLayout> layouts, ConfiguredLayouts(model.config, config));
+  MASU_ASSIGN_OR_RETURN(
+      KvLayouts kv,
+      ConfiguredLayouts(model.config, config, model.kv_scales ? &*model.kv_scales : nullptr));
   // Room for the whole text in every group, and slab tails.
   const uint64_t pages = (options.max_tokens + options.block_size - 1) / options.block_size + 1;
   Bytes arena;
-  for (const KvPageLayout& layout : layouts)
-    arena.value += pages * layout.page_bytes * (layouts.size() > 1 ? 2 : 1);
-  MASU_ASSIGN_OR_RETURN(auto cache, KvCache::Create(*model.ops, arena, std::move(layouts)));
+  for (const KvPageLayout& layout : kv.layouts)
+    arena.value += pages * layout.page_bytes * (kv.layouts.size() > 1 ? 2 : 1);
+  MASU_ASSIGN_OR_RETURN(auto cache, KvCache::Create(*model.ops, arena, std::move(kv.layouts)));
   std::unique_ptr<ScoringSession> session(new ScoringSession(model, std::move(cache)));
-  for (uint32_t g = 0; g < model.model->kv_groups().size(); ++g)
-    session->tables_.push_back({.layout = LayoutId(g)});
+  for (const LayoutId layout : kv.choices.front().groups)
+    session->tables_.push_back({.layout = layout});
   const uint64_t rows = session->max_chunk() * sizeof(float);
   MASU_ASSIGN_OR_RETURN(session->hidden_,
                         Buffer::Allocate({rows * model.config.hidden_size}, false));
@@ -60,11 +63,13 @@ std::span<const float> ScoringSession::Append(std::span<const TokenId> tokens) {
   length_ += rows;
   std::vector<std::vector<AttentionSequence>> groups;
   for (const BlockTable& table : tables_) {
-    groups.push_back({{.layout = &cache_->pool().layout(table.layout),
-                       .page_offsets = table.offsets.data(),
-                       .first_row = 0,
-                       .rows = rows,
-                       .kv_length = length_}});
+    groups.push_back(
+        {{.layout = &cache_->pool().layout(table.layout),
+          .first_layout = &cache_->pool().layout(cache_->pool().LayoutAt(table.layout, 0)),
+          .page_offsets = table.offsets.data(),
+          .first_row = 0,
+          .rows = rows,
+          .kv_length = length_}});
   }
   model_.model->Forward(
       {.tokens = tokens, .positions = positions, .groups = groups, .arena = &cache_->arena()},

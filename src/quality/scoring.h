@@ -17,6 +17,7 @@ namespace masu {
 struct ScoringOptions {
   std::string kv_cache_dtype = "auto";
   std::string kv_scale = "auto";
+  std::string kv_cache_dtype_skip_layers = {};  // as EngineConfig
   uint32_t block_size = 16;
   uint32_t max_tokens = 512;  // of one text
 };

@@ -13,7 +13,7 @@
 namespace masu {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, KvEncoding>, 12> kNames = {{
+constexpr std::array<std::pair<std::string_view, KvEncoding>, 14> kNames = {{
     {"float32", KvEncoding::kFloat32},
     {"bfloat16", KvEncoding::kBFloat16},
     {"bf16", KvEncoding::kBFloat16},
@@ -25,6 +25,8 @@ constexpr std::array<std::pair<std::string_view, KvEncoding>, 12> kNames = {{
     {"fp8_e5m2", KvEncoding::kFp8E5M2},
     {"int8", KvEncoding::kInt8},
     {"int8_per_token_head", KvEncoding::kInt8},
+    {"int4", KvEncoding::kInt4},
+    {"int4_per_token_head", KvEncoding::kInt4},
     {"float", KvEncoding::kFloat32},
 }};
 
@@ -56,6 +58,37 @@ void EncodeValue(float value, KvEncoding encoding, std::byte* code) {
       return Store(code, FloatToFp8E5M2(value));
     case KvEncoding::kInt8:
       return Store(code, static_cast<int8_t>(std::clamp(std::nearbyint(value), -127.0f, 127.0f)));
+    case KvEncoding::kInt4:
+      break;  // in groups
+  }
+  MASU_CHECK(false);
+}
+
+// Half precision that is not below a non-negative value, at most the largest finite number.
+uint16_t FloatToFp16Up(float value) {
+  const uint16_t nearest = FloatToFp16(std::min(value, 65504.0f));
+  return Fp16ToFloat(nearest) < value && nearest < 0x7bff ? nearest + 1 : nearest;
+}
+
+constexpr uint16_t kFp16Nan = 0x7e00;
+
+// A group that is not finite gets a scale that is not, so that the fault shows in the logits.
+void EncodeGroup(std::span<const float> values, KvVector& vector) {
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  const bool finite = std::ranges::all_of(values, [](float x) { return std::isfinite(x); });
+  const uint16_t minimum = FloatToFp16(std::clamp(*low, -65504.0f, 65504.0f));
+  const float base = Fp16ToFloat(minimum);
+  const uint16_t scale_bits =
+      finite ? FloatToFp16Up((*high - base) / 15.0f > 0 ? (*high - base) / 15.0f : 0.0f) : kFp16Nan;
+  const float scale = Fp16ToFloat(scale_bits);
+  vector.group_scales.push_back(scale_bits);
+  vector.group_minima.push_back(minimum);
+  for (size_t i = 0; i < values.size(); i += 2) {
+    const auto code = [&](float value) {
+      if (!(scale > 0)) return 0u;
+      return static_cast<unsigned>(std::clamp(std::nearbyint((value - base) / scale), 0.0f, 15.0f));
+    };
+    vector.codes.push_back(static_cast<std::byte>(code(values[i]) | (code(values[i + 1]) << 4)));
   }
 }
 
@@ -75,6 +108,8 @@ const char* KvEncodingName(KvEncoding encoding) {
       return "fp8_e5m2";
     case KvEncoding::kInt8:
       return "int8";
+    case KvEncoding::kInt4:
+      return "int4";
   }
   return "?";
 }
@@ -84,39 +119,44 @@ Result<KvEncoding> ParseKvEncoding(std::string_view name, std::string_view model
   for (const auto& [known, encoding] : kNames) {
     if (known == name) return encoding;
   }
-  if (name == "int4" || name == "int4_per_token_head" || name == "nvfp4") {
+  if (name == "nvfp4") {
     return MakeError(ErrorCode::kUnimplemented,
-                     "kv_cache_dtype '{}' is not built yet; the smallest that is: int8, fp8", name);
+                     "kv_cache_dtype '{}' is not built yet; the smallest that is: int4", name);
   }
   return InvalidArgument(
       "unknown kv_cache_dtype '{}'; use auto, bfloat16, float16, float32, fp8 (= fp8_e4m3), "
-      "fp8_e5m2 or int8",
+      "fp8_e5m2, int8 or int4",
       name);
 }
 
 Result<KvSide> MakeKvSide(KvEncoding encoding, std::string_view kv_scale) {
   if (kv_scale != "auto" && kv_scale != "dynamic" && kv_scale != "unit" &&
       kv_scale != "checkpoint") {
-    return InvalidArgument("unknown --kv-scale '{}'; use auto, dynamic or unit", kv_scale);
+    return InvalidArgument("unknown --kv-scale '{}'; use auto, dynamic, checkpoint or unit",
+                           kv_scale);
   }
-  if (kv_scale == "checkpoint") {
-    return InvalidArgument(
-        "--kv-scale checkpoint: this checkpoint has no K/V scales; use dynamic (or auto)");
-  }
+  const bool without = kv_scale == "unit" || kv_scale == "checkpoint";
   switch (encoding) {
     case KvEncoding::kInt8:
-      if (kv_scale == "unit") {
+    case KvEncoding::kInt4:
+      if (without) {
         return InvalidArgument(
-            "--kv-scale unit would round most K and V values to 0 in int8; use dynamic (or auto), "
-            "or fp8 with unit");
+            "--kv-scale {} does not apply to {}, which needs scales of each token; use dynamic (or "
+            "auto), or fp8",
+            kv_scale, KvEncodingName(encoding));
       }
-      return KvSide{encoding, KvScale::kDynamic, true};
+      return KvSide{encoding, encoding == KvEncoding::kInt4 ? KvScale::kGroup : KvScale::kDynamic,
+                    true};
     case KvEncoding::kFp8E4M3:
-      return KvSide{encoding, kv_scale == "unit" ? KvScale::kNone : KvScale::kDynamic, false};
+      return KvSide{encoding,
+                    kv_scale == "unit"         ? KvScale::kNone
+                    : kv_scale == "checkpoint" ? KvScale::kStatic
+                                               : KvScale::kDynamic,
+                    false};
     default:
       // e5m2 has the range of a half: its scale is 1 by definition. 16 and 32 bits have none.
-      if (kv_scale == "dynamic") {
-        return InvalidArgument("--kv-scale dynamic does not apply to {}; leave it at auto",
+      if (kv_scale == "dynamic" || kv_scale == "checkpoint") {
+        return InvalidArgument("--kv-scale {} does not apply to {}; leave it at auto", kv_scale,
                                KvEncodingName(encoding));
       }
       return KvSide{encoding, KvScale::kNone, false};
@@ -129,25 +169,50 @@ uint16_t KvDynamicScale(float absmax, KvEncoding encoding) {
   return FloatToBf16Up(absmax / KvCodeMax(encoding));
 }
 
-uint16_t EncodeKvVector(std::span<const float> values, KvSide side, std::span<std::byte> codes) {
-  const size_t bytes = KvElementBytes(side.encoding);
-  MASU_CHECK_EQ(codes.size(), values.size() * bytes);
-  if (side.scale == KvScale::kNone) {
-    for (size_t i = 0; i < values.size(); ++i)
-      EncodeValue(values[i], side.encoding, &codes[i * bytes]);
-    return FloatToBf16(1.0f);
+KvVector EncodeKvVector(std::span<const float> values, KvSide side, float static_scale) {
+  KvVector vector;
+  if (side.scale == KvScale::kGroup) {
+    MASU_CHECK_EQ(values.size() % kKvGroup, 0u);
+    for (size_t i = 0; i < values.size(); i += kKvGroup)
+      EncodeGroup(values.subspan(i, kKvGroup), vector);
+    return vector;
   }
-  float absmax = 0;
-  for (const float value : values) {
-    // Written so that a NaN wins and stays.
-    if (!(std::fabs(value) <= absmax)) absmax = std::isnan(absmax) ? absmax : std::fabs(value);
+  const size_t bytes = KvElementBits(side.encoding) / 8;
+  vector.codes.resize(values.size() * bytes);
+  float scale = static_scale;
+  if (side.scale == KvScale::kDynamic) {
+    float absmax = 0;
+    for (const float value : values) {
+      // Written so that a NaN wins and stays.
+      if (!(std::fabs(value) <= absmax)) absmax = std::isnan(absmax) ? absmax : std::fabs(value);
+    }
+    vector.scale = KvDynamicScale(absmax, side.encoding);
+    scale = Bf16ToFloat(vector.scale);
   }
-  const uint16_t scale_bits = KvDynamicScale(absmax, side.encoding);
-  const float scale = Bf16ToFloat(scale_bits);
   for (size_t i = 0; i < values.size(); ++i) {
-    EncodeValue(scale > 0 ? values[i] / scale : 0.0f, side.encoding, &codes[i * bytes]);
+    EncodeValue(scale > 0 ? values[i] / scale : 0.0f, side.encoding, &vector.codes[i * bytes]);
   }
-  return scale_bits;
+  return vector;
+}
+
+std::vector<float> DecodeKvVector(const KvVector& vector, KvSide side, float static_scale) {
+  std::vector<float> values;
+  if (side.scale == KvScale::kGroup) {
+    for (size_t i = 0; i < vector.codes.size() * 2; ++i) {
+      const auto byte = std::to_integer<unsigned>(vector.codes[i / 2]);
+      const unsigned code = i % 2 == 0 ? byte & 15u : byte >> 4;
+      // One rounding, as the fused multiply-add of kernels has.
+      values.push_back(std::fma(static_cast<float>(code),
+                                Fp16ToFloat(vector.group_scales[i / kKvGroup]),
+                                Fp16ToFloat(vector.group_minima[i / kKvGroup])));
+    }
+    return values;
+  }
+  const size_t bytes = KvElementBits(side.encoding) / 8;
+  const float scale = side.scale == KvScale::kDynamic ? Bf16ToFloat(vector.scale) : static_scale;
+  for (size_t i = 0; i < vector.codes.size(); i += bytes)
+    values.push_back(DecodeKvCode(&vector.codes[i], side.encoding) * scale);
+  return values;
 }
 
 float DecodeKvCode(const std::byte* code, KvEncoding encoding) {
@@ -164,7 +229,10 @@ float DecodeKvCode(const std::byte* code, KvEncoding encoding) {
       return Fp8E5M2ToFloat(Load<uint8_t>(code));
     case KvEncoding::kInt8:
       return static_cast<float>(Load<int8_t>(code));
+    case KvEncoding::kInt4:
+      break;  // half a byte: DecodeKvVector
   }
+  MASU_CHECK(false);
   return 0.0f;
 }
 

@@ -122,14 +122,14 @@ TEST(KvEncoding, DynamicScaleNeverLetsACodeExceedItsRange) {
       float absmax = 0;
       for (float& value : values)
         value = normal(random) * size, absmax = std::max(absmax, std::fabs(value));
-      std::vector<std::byte> codes(64);
-      const float scale = Bf16ToFloat(EncodeKvVector(values, side, codes));
+      const KvVector vector = EncodeKvVector(values, side);
+      const float scale = Bf16ToFloat(vector.scale);
       EXPECT_LE(absmax / scale, KvCodeMax(encoding));
       EXPECT_GE(scale * KvCodeMax(encoding), absmax);
       // Half a step of int8, or half a unit in the last place of e4m3 (3 mantissa bits) beside its
       // subnormal step.
       for (int j = 0; j < 64; ++j) {
-        const float error = std::fabs(DecodeKvCode(&codes[j], encoding) * scale - values[j]);
+        const float error = std::fabs(DecodeKvCode(&vector.codes[j], encoding) * scale - values[j]);
         const float bound = encoding == KvEncoding::kInt8
                                 ? 0.5f * scale
                                 : std::max(std::fabs(values[j]) / 16, scale * 0x1p-10f);
@@ -142,14 +142,50 @@ TEST(KvEncoding, DynamicScaleNeverLetsACodeExceedItsRange) {
 TEST(KvEncoding, ZeroAndFaultyVectors) {
   const KvSide side{KvEncoding::kInt8, KvScale::kDynamic, false};
   std::vector<float> values(64, 0.0f);
-  std::vector<std::byte> codes(64, std::byte{1});
-  EXPECT_EQ(EncodeKvVector(values, side, codes), 0);
-  for (const std::byte code : codes) EXPECT_EQ(code, std::byte{0});
+  EXPECT_EQ(EncodeKvVector(values, side).scale, 0);
+  for (const std::byte code : EncodeKvVector(values, side).codes) EXPECT_EQ(code, std::byte{0});
   values[5] = NAN;
   values[6] = 3;
-  EXPECT_TRUE(std::isnan(Bf16ToFloat(EncodeKvVector(values, side, codes))));
+  EXPECT_TRUE(std::isnan(Bf16ToFloat(EncodeKvVector(values, side).scale)));
   values[5] = INFINITY;
-  EXPECT_TRUE(std::isnan(Bf16ToFloat(EncodeKvVector(values, side, codes))));
+  EXPECT_TRUE(std::isnan(Bf16ToFloat(EncodeKvVector(values, side).scale)));
+}
+
+TEST(KvEncoding, Int4CoversEachGroupAndIsWithinHalfAStep) {
+  const KvSide side{KvEncoding::kInt4, KvScale::kGroup, true};
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (int i = 0; i < 500; ++i) {
+    std::vector<float> values(64);
+    const float size = std::ldexp(1.0f, std::uniform_int_distribution<int>(-6, 8)(random));
+    const float offset = 20 * normal(random);
+    for (size_t j = 0; j < 64; ++j) values[j] = normal(random) * size + (j < 32 ? offset : 0);
+    const KvVector vector = EncodeKvVector(values, side);
+    ASSERT_EQ(vector.codes.size(), 32u);
+    ASSERT_EQ(vector.group_scales.size(), 2u);
+    const std::vector<float> decoded = DecodeKvVector(vector, side);
+    for (size_t j = 0; j < 64; ++j) {
+      const float step = Fp16ToFloat(vector.group_scales[j / 32]);
+      const float minimum = Fp16ToFloat(vector.group_minima[j / 32]);
+      // Half a step, and what rounding the minimum to half precision may cut off at the ends.
+      EXPECT_LE(std::fabs(decoded[j] - values[j]), 0.5001f * step + std::fabs(minimum) * 0x1p-10f);
+    }
+  }
+}
+
+TEST(KvEncoding, Int4OfConstantZeroHugeAndFaultyGroups) {
+  const KvSide side{KvEncoding::kInt4, KvScale::kGroup, true};
+  const auto first = [&](float fill, std::optional<float> other = std::nullopt) {
+    std::vector<float> values(32, fill);
+    if (other) values[7] = *other;
+    return DecodeKvVector(EncodeKvVector(values, side), side);
+  };
+  EXPECT_EQ(first(0)[0], 0);
+  EXPECT_EQ(first(2.5f)[31], 2.5f);
+  for (const float value : first(1e9f)) EXPECT_EQ(value, 65504.0f);  // saturates, stays finite
+  for (const float value : first(-1e9f, 1e9f)) EXPECT_TRUE(std::isfinite(value));
+  EXPECT_TRUE(std::isnan(first(1, NAN)[0]));
+  EXPECT_TRUE(std::isnan(first(1, INFINITY)[0]));
 }
 
 TEST(KvEncoding, NamesAndAliases) {
@@ -157,7 +193,8 @@ TEST(KvEncoding, NamesAndAliases) {
   EXPECT_EQ(ParseKvEncoding("fp8", "").value(), KvEncoding::kFp8E4M3);
   EXPECT_EQ(ParseKvEncoding("fp8_per_token_head", "").value(), KvEncoding::kFp8E4M3);
   EXPECT_EQ(ParseKvEncoding("int8_per_token_head", "").value(), KvEncoding::kInt8);
-  EXPECT_EQ(ParseKvEncoding("int4", "").error().code, ErrorCode::kUnimplemented);
+  EXPECT_EQ(ParseKvEncoding("int4_per_token_head", "").value(), KvEncoding::kInt4);
+  EXPECT_EQ(ParseKvEncoding("nvfp4", "").error().code, ErrorCode::kUnimplemented);
   EXPECT_NE(ParseKvEncoding("fp9", "").error().message.find("fp8_e5m2"), std::string::npos);
   EXPECT_FALSE(MakeKvSide(KvEncoding::kInt8, "unit").ok());
   EXPECT_TRUE(MakeKvSide(KvEncoding::kInt8, "auto").value().rotated);

@@ -47,11 +47,11 @@ def test_help(command, flag):
      --gpu-memory-utilization --max-model-len --block-size --max-num-seqs --max-num-batched-tokens --scheduling-policy
      --max-num-queued-reqs --max-logprobs --seed --activation-dtype --device --swap-space --metrics-prefix
      --enable-prefix-caching --no-enable-prefix-caching --enable-fair-share --no-enable-fair-share --max-kv-share-per-key
-     --request-timeout --shutdown-timeout"""),
+     --request-timeout --shutdown-timeout --quantization-param-path"""),
     ("generate", "--prompt --max-tokens --temperature --kv-cache-dtype --activation-dtype"),
-    ("chat", "--max-tokens --temperature --system"), ("info", "--why --url"),
+    ("chat", "--max-tokens --temperature --system"), ("info", "--why --url --kv --quantization-param-path"),
     ("eval", """--kv-cache-dtype --baseline --data --file --limit --lengths --seed --text --tokens --window --json --html
-     --activation-dtype --block-size --max-model-len --kv-integrity --fault-injection --threads""")])
+     --quantization-param-path --activation-dtype --block-size --max-model-len --kv-integrity --fault-injection --threads""")])
 def test_help_is_complete(command, options):
     text = run(command, "--help").stdout
     assert [option for option in options.split() if not re.search(rf"(^|[\s,]){option}\b", text)] == []
@@ -106,7 +106,7 @@ BAD_VALUES = [
     ("--long-prefill-token-threshold", "x"), ("--max-model-len", "18014398509481985K"), ("--api-key", ""),
     ("--max-kv-share-per-key", "0"), ("--max-kv-share-per-key", "2"), ("--max-kv-share-per-key", "0.0001"),
     ("--request-timeout", "0"), ("--request-timeout", "-1"), ("--request-timeout", "soon"), ("--shutdown-timeout", "-1"),
-    ("--shutdown-timeout", "x"),
+    ("--shutdown-timeout", "x"), ("--quantization-param-path", ""), ("--quantization-param-path", "/nowhere/scales.json"),
 ]
 
 

@@ -37,7 +37,10 @@ def test_json(config):
     assert [key for key, row in rows.items() if row["recommended"]] == [("int8", "dynamic")]
     for row in answer["plans"]:
         assert row["checkpoint_bytes"] == 16_060_522_496
-        assert row["max_concurrent_requests"] == row["kv_tokens"] // 8192
+        if "int4" in row["kv_encoding"]:  # the first page of each request is wider
+            assert 0.98 * row["kv_tokens"] < 8192 * row["max_concurrent_requests"] <= row["kv_tokens"]
+        else:
+            assert row["max_concurrent_requests"] == row["kv_tokens"] // 8192
 
 
 def test_memory_of_a_directory_and_this_machine(config):

@@ -24,7 +24,7 @@ KvModel::KvModel(const KvCache& cache)
 
 std::vector<std::byte> KvModel::PageBytes(const CacheScope& scope,
                                           std::span<const TokenId> computed, size_t i) const {
-  const KvPageLayout& layout = cache_.pool().layout(scope.layout);
+  const KvPageLayout& layout = cache_.pool().layout(cache_.pool().LayoutAt(scope.layout, i));
   const size_t end = std::min<size_t>(computed.size(), (i + 1) * layout.block_size);
   uint64_t hash = Mix(scope.Hash(), end);
   for (const TokenId token : computed.first(end)) hash = Mix(hash, static_cast<uint64_t>(token));
@@ -48,7 +48,8 @@ std::map<uint64_t, KvModel::Live> KvModel::LivePages() const {
     for (size_t i = sequence.table.returned; i < sequence.pages.size(); ++i) {
       const PageExpectation& given = sequence.pages[i].given;
       if (!Lost(given.header.tag))
-        live[given.header.tag] = {PageId(given.page), sequence.table.layout};
+        live[given.header.tag] = {PageId(given.page),
+                                  cache_.pool().LayoutAt(sequence.table.layout, i)};
     }
   }
   return live;
@@ -68,6 +69,28 @@ uint64_t KvModel::FreePages(LayoutId layout) const {
   for (const auto& [id, slab] : slabs)
     free += slab.first == layout ? per_slab - slab.second.size() : 0;
   return free;
+}
+
+bool KvModel::HasRoom(LayoutId layout, size_t begin, size_t end) const {
+  if (begin >= end) return true;
+  const LayoutId first = cache_.pool().LayoutAt(layout, begin);
+  if (first == layout) return end - begin <= FreePages(layout);
+  if (FreePages(first) == 0 || end - begin - 1 > FreePages(layout)) return false;
+  if (end - begin == 1) return true;
+  // The first page opens a slab of its own unless one of its layout has room; then the others
+  // have one slab less.
+  std::map<uint32_t, std::set<PageId>> slabs;  // of its layout
+  for (const auto& [tag, live] : LivePages()) {
+    if (live.layout == first) slabs[live.page.value() / geometry_.ids_per_slab].insert(live.page);
+  }
+  for (const auto& [page, of] : quarantined_) {
+    if (of == first) slabs[page.value() / geometry_.ids_per_slab].insert(page);
+  }
+  const bool has_room = std::ranges::any_of(slabs, [&](const auto& slab) {
+    return slab.second.size() < geometry_.pages_per_slab[first.value()];
+  });
+  const uint64_t lost = has_room ? 0 : geometry_.pages_per_slab[layout.value()];
+  return end - begin - 1 + lost <= FreePages(layout);
 }
 
 uint64_t KvModel::PagesLiveIn(LayoutId layout) const {
@@ -159,8 +182,9 @@ bool KvModel::CanSwapOut(const ModelSequence& sequence, const SwapSpace& space) 
     const PageExpectation& given = sequence.pages[i].given;
     if (Lost(given.header.tag) || quarantined_.contains(PageId(given.page))) return false;
   }
-  const uint64_t bytes =
-      (end - sequence.table.returned) * cache_.pool().layout(sequence.table.layout).page_bytes;
+  uint64_t bytes = 0;
+  for (size_t i = sequence.table.returned; i < end; ++i)
+    bytes += cache_.pool().layout(cache_.pool().LayoutAt(sequence.table.layout, i)).page_bytes;
   return bytes > 0 && bytes <= space.limit() - SwappedBytes();
 }
 
@@ -168,14 +192,14 @@ KvCache::SwapInResult KvModel::ExpectedSwapIn(const ModelSequence& sequence) con
   const ModelSequence::Swapped& swapped = *sequence.swapped;
   const size_t first = std::max(sequence.pages.size(), swapped.table.returned);
   const size_t end = cache_.PagesFor(sequence.table.layout, swapped.table.tokens);
-  if (end > first && end - first > FreePages(sequence.table.layout))
-    return KvCache::SwapInResult::kExhausted;
-  const uint64_t bytes = cache_.pool().layout(sequence.table.layout).page_bytes;
+  if (!HasRoom(sequence.table.layout, first, end)) return KvCache::SwapInResult::kExhausted;
   for (size_t i = first; i < end; ++i) {
-    const size_t n = i - swapped.table.returned;  // in the piece
-    const bool cut = swapped.truncated && (n + 1) * bytes > swapped.table.piece.size() / 2;
-    const bool flipped =
-        std::ranges::any_of(swapped.flipped, [&](uint64_t bit) { return bit / 8 / bytes == n; });
+    const uint64_t begin = swapped.table.pages[i - swapped.table.returned].offset;
+    const uint64_t behind =
+        begin + cache_.pool().layout(cache_.pool().LayoutAt(sequence.table.layout, i)).page_bytes;
+    const bool cut = swapped.truncated && behind > swapped.table.piece.size() / 2;
+    const bool flipped = std::ranges::any_of(
+        swapped.flipped, [&](uint64_t bit) { return bit / 8 >= begin && bit / 8 < behind; });
     if (cut || flipped) return KvCache::SwapInResult::kDamaged;
   }
   return KvCache::SwapInResult::kDone;
@@ -219,11 +243,10 @@ void KvModel::VerifySequence(Ops& ops, KvCache& cache, const ModelSequence& sequ
                  "{} pages sealed or published, {} tokens computed", full, sequence.computed);
   if (sequence.swapped) {
     for (const std::string& violation :
-         CheckSwappedTable(cache.pool().layout(sequence.table.layout), sequence.swapped->table))
+         CheckSwappedTable(cache.pool(), sequence.table.layout, sequence.swapped->table))
       failure.Expect(false, "{}", violation);
   }
   if (failure.any()) return;
-  std::vector<std::byte> bytes(cache.pool().layout(sequence.table.layout).page_bytes);
   for (size_t i = sequence.table.returned; i < sequence.pages.size(); ++i) {
     const ModelSequence::Page& page = sequence.pages[i];
     const uint64_t tag = page.given.header.tag;
@@ -237,6 +260,7 @@ void KvModel::VerifySequence(Ops& ops, KvCache& cache, const ModelSequence& sequ
     const auto flips = flipped_contents_.find(tag);
     if (page.bytes.empty() || (flips != flipped_contents_.end() && !flips->second.bits.empty()))
       continue;
+    std::vector<std::byte> bytes(page.bytes.size());
     ops.ReadPage(cache.arena(), cache.pool().Offset(id), bytes);
     failure.Expect(bytes == page.bytes, "entry {}: page {} holds other bytes", i, id);
   }

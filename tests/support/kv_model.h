@@ -78,6 +78,8 @@ class KvModel {
   // Pages of running sequences, by tag.
   std::map<uint64_t, Live> LivePages() const;
   uint64_t FreePages(LayoutId layout) const;
+  // Whether the entries [begin, end) of a table of this layout can be had.
+  bool HasRoom(LayoutId layout, size_t begin, size_t end) const;
   uint64_t PagesLiveIn(LayoutId layout) const;  // in use or quarantined
   // Whether a check of headers passes for the table's entry i.
   bool PassesCheck(const ModelSequence& sequence, size_t i) const;

@@ -12,26 +12,28 @@ namespace {
 // As an engine would configure them: different encodings, K and V apart, and different numbers of
 // layers, as KV groups have.
 std::vector<KvPageLayout> PickLayouts(ScenarioInput& input) {
-  constexpr std::pair<KvEncoding, const char*> kSides[] = {{KvEncoding::kFp8E4M3, "unit"},
-                                                           {KvEncoding::kInt8, "auto"},
-                                                           {KvEncoding::kBFloat16, "auto"},
-                                                           {KvEncoding::kFloat32, "auto"},
-                                                           {KvEncoding::kFp8E4M3, "dynamic"}};
+  constexpr std::pair<KvEncoding, const char*> kSides[] = {
+      {KvEncoding::kFp8E4M3, "unit"},    {KvEncoding::kInt8, "auto"},
+      {KvEncoding::kBFloat16, "auto"},   {KvEncoding::kFloat32, "auto"},
+      {KvEncoding::kFp8E4M3, "dynamic"}, {KvEncoding::kInt4, "auto"}};
   std::vector<KvPageLayout> layouts(1 + input.Below(4));
+  // The last one may serve the others as the layout of their first pages.
+  const bool has_first = layouts.size() > 1 && input.OneIn(2);
+  const LayoutId last(static_cast<uint32_t>(layouts.size()) - 1);
   for (uint32_t i = 0; i < layouts.size(); ++i) {
     const auto side = [&] {
       const auto& [encoding, scale] = kSides[input.Below(std::size(kSides))];
       return MakeKvSide(encoding, scale).value();
     };
     const KvSide k = side();
-    layouts[i] = MakeKvPageLayout({.id = LayoutId(i),
-                                   .k = k,
-                                   .v = input.OneIn(4) ? side() : k,
-                                   .block_size = KvScenarioRig::kBlock,
-                                   .num_layers = static_cast<uint32_t>(1 + input.Below(2)),
-                                   .num_kv_heads = 1,
-                                   .head_dim = 16})
-                     .value();
+    const KvLayerSides sides{k, input.OneIn(4) ? side() : k};
+    KvLayoutSpec spec{.id = LayoutId(i),
+                      .layers = std::vector<KvLayerSides>(1 + input.Below(2), sides),
+                      .block_size = KvScenarioRig::kBlock,
+                      .num_kv_heads = 1,
+                      .head_dim = 32};
+    if (has_first && LayoutId(i) != last) spec.first_page = last;
+    layouts[i] = MakeKvPageLayout(spec).value();
   }
   return layouts;
 }
@@ -108,11 +110,10 @@ void KvScenarioRig::SwapIn(ModelSequence& sequence) {
 bool KvScenarioRig::Reserve(ModelSequence& sequence, uint32_t tokens) {
   const size_t before = sequence.pages.size();
   const uint64_t wanted = cache_->PagesFor(sequence.table.layout, tokens);
-  const uint64_t missing = wanted > before ? wanted - before : 0;
-  const uint64_t free = model_->FreePages(sequence.table.layout);
+  const bool fits = model_->HasRoom(sequence.table.layout, before, wanted);
   const bool reserved = cache_->Reserve(sequence.table, tokens);
-  failure_.Expect(reserved == (missing <= free), "{} pages wanted, {} free, reserved: {}", missing,
-                  free, reserved);
+  failure_.Expect(reserved == fits, "entries {} to {} wanted, there is room: {}, reserved: {}",
+                  before, wanted, fits, reserved);
   counts_.exhausted += reserved ? 0 : 1;
   if (!reserved) return false;
   model_->NotePages(sequence);
@@ -166,7 +167,7 @@ std::vector<uint32_t> KvScenarioRig::Check(const std::vector<ModelSequence*>& se
       ++entries;
       const PageExpectation& given = sequence.pages[i].given;
       if (model_->HasFlippedHeader(sequence, i) && sequence.table.pages[i].page == given.page)
-        bad_pages[given.header.tag] = {PageId(given.page), sequence.table.layout};
+        bad_pages[given.header.tag] = {PageId(given.page), LayoutId(given.header.layout)};
     }
     if (entries > before) expected.push_back(s);
   }
@@ -195,10 +196,9 @@ void KvScenarioRig::SwapOut(ModelSequence& sequence) {
                   expected);
   if (!out) return;
   ModelSequence::Swapped swapped{.table = std::move(*out), .flipped = {}};
-  const uint64_t bits = 8 * pool().layout(sequence.table.layout).page_bytes;
   for (size_t n = 0; n < swapped.table.pages.size(); ++n) {
     for (const uint64_t bit : model_->FlippedBits(sequence, swapped.table.returned + n))
-      swapped.flipped.insert(n * bits + bit);
+      swapped.flipped.insert(8 * swapped.table.pages[n].offset + bit);
   }
   sequence.swapped.emplace(std::move(swapped));
 }

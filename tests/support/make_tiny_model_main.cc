@@ -1,11 +1,13 @@
 // Writes the tiny models of tiny_models.h for tests in other languages. Prints one line of JSON on
 // standard output that says what was made.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/tiny_hf_models.h"
 #include "tests/support/tiny_models.h"
 
 namespace masu {
@@ -21,14 +23,24 @@ A piece is a string, or {"hex": "f09f"} for bytes that are not UTF-8. Each piece
 examples:
   make_tiny_model chain --script script.json --out chain.gguf
   make_tiny_model rand --seed 1 --layers 2 --weights q8_0 --out rand.gguf
+  make_tiny_model rand --directory --kv-scales modelopt --k-scale 0.01 --v-scale 0.02 --out rand
   make_tiny_model flat --tokens 300,301 --out flat.gguf)";
 
 const std::map<std::string, GgmlFormat> kFormats = {
     {"f32", GgmlFormat::kF32},   {"f16", GgmlFormat::kF16},   {"bf16", GgmlFormat::kBF16},
     {"q8_0", GgmlFormat::kQ8_0}, {"q4_0", GgmlFormat::kQ4_0}, {"q4_1", GgmlFormat::kQ4_1}};
 
+const std::map<std::string, KvScaleForm> kForms = {
+    {"none", KvScaleForm::kNone},         {"compressed-tensors", KvScaleForm::kCompressedTensors},
+    {"modelopt", KvScaleForm::kModelopt}, {"quark", KvScaleForm::kQuark},
+    {"fused", KvScaleForm::kFused},       {"combined", KvScaleForm::kCombined}};
+
 struct CommandLine {
   std::string out;
+  bool directory = false;  // of Hugging Face
+  KvScaleForm kv_scales = KvScaleForm::kNone;
+  std::vector<float> k_scale = {1.0f};  // of every layer: one, or one per KV head
+  std::vector<float> v_scale = {1.0f};
   std::string script_path;
   TinyRandOptions rand;
   TinyChainOptions chain;
@@ -81,6 +93,13 @@ Result<Json> Chain(CommandLine& line) {
 }
 
 Result<Json> Rand(CommandLine& line) {
+  if (line.directory) {
+    std::filesystem::create_directories(line.out);
+    const std::vector<std::vector<float>> k(line.rand.layers, line.k_scale);
+    const std::vector<std::vector<float>> v(line.rand.layers, line.v_scale);
+    MASU_TRY(WriteTinyRandDirectory(line.out, line.rand, {.form = line.kv_scales, .k = k, .v = v}));
+    return Json{{"model", "rand"}, {"out", line.out}};
+  }
   MASU_ASSIGN_OR_RETURN(const ByteVector gguf, MakeTinyRand(line.rand));
   MASU_TRY(WriteFile(line.out, gguf));
   return Json{{"model", "rand"}, {"out", line.out}, {"bytes", gguf.size()}};
@@ -102,6 +121,17 @@ void AddWeights(CLI::App& command, GgmlFormat& format) {
       ->type_name("f32|f16|bf16|q8_0|q4_0|q4_1");
 }
 
+void AddDirectoryOptions(CLI::App& command, CommandLine& line) {
+  command.add_flag("--directory", line.directory,
+                   "a Hugging Face directory instead of a GGUF file");
+  command.add_option("--kv-scales", line.kv_scales, "how the directory brings scales of K and V")
+      ->transform(CLI::CheckedTransformer(kForms));
+  command.add_option("--k-scale", line.k_scale, "of every layer, or one for each KV head")
+      ->delimiter(',');
+  command.add_option("--v-scale", line.v_scale, "of every layer, or one for each KV head")
+      ->delimiter(',');
+}
+
 void AddRandOptions(CLI::App& command, TinyRandOptions& o) {
   command.add_option("--seed", o.seed)->capture_default_str();
   command.add_option("--layers", o.layers)->capture_default_str();
@@ -116,6 +146,7 @@ void AddRandOptions(CLI::App& command, TinyRandOptions& o) {
   command.add_option("--rope-divisors", o.rope_divisors, "rope_freqs.weight, head-dim / 2 numbers")
       ->delimiter(',');
   command.add_option("--tokenizer-size", o.tokenizer_size, "tokens, if not as many as --vocab");
+  command.add_option("--v-gain", o.v_gain, "factor on V")->capture_default_str();
   command.add_flag("--tied", o.tied, "the head is the embedding");
   AddWeights(command, o.weights);
 }
@@ -132,6 +163,7 @@ int Main(int argc, char** argv) {
   AddWeights(*chain, line.chain.weights);
   CLI::App* rand = app.add_subcommand("rand", "random weights (T-RAND)");
   AddRandOptions(*rand, line.rand);
+  AddDirectoryOptions(*rand, line);
   CLI::App* flat = app.add_subcommand("flat", "equal logits for some tokens (T-FLAT)");
   flat->add_option("--tokens", line.flat.tokens, "ids, all if absent")->delimiter(',');
   flat->add_option("--vocab", line.flat.vocab)->capture_default_str();
@@ -139,7 +171,7 @@ int Main(int argc, char** argv) {
   flat->add_option("--tokenizer-size", line.flat.tokenizer_size, "tokens, if not --vocab");
   AddWeights(*flat, line.flat.weights);
   for (CLI::App* command : {chain, rand, flat}) {
-    command->add_option("--out", line.out, "file to write")->required();
+    command->add_option("--out", line.out, "file to write, or directory")->required();
   }
   CLI11_PARSE(app, argc, argv);
   const auto made = chain->parsed() ? Chain(line) : rand->parsed() ? Rand(line) : Flat(line);

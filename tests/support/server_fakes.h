@@ -54,6 +54,13 @@ class FakeEngine : public Engine {
     cache_.pages = 256;
     cache_.max_model_len = max_model_len;
     cache_.max_request_len = max_model_len;
+    for (const char* name : {"fp8_e4m3", "bfloat16"}) {
+      cache_.choices.push_back({.name = name,
+                                .kv_cache_dtype = name,
+                                .kv_scale = std::string(name) == "bfloat16" ? "none" : "dynamic",
+                                .bytes_per_token = {},
+                                .max_request_len = max_model_len});
+    }
     thread_ = std::thread([this] { Loop(); });
   }
   ~FakeEngine() override {
@@ -77,6 +84,11 @@ class FakeEngine : public Engine {
 
   // What a choice says it read from the cache. Set before the first request.
   std::function<uint32_t(const Request&, uint32_t choice)> cached_tokens;
+
+  void SetDriftObserver(std::shared_ptr<DriftObserver> observer) override {
+    drift_observer = std::move(observer);
+  }
+  std::shared_ptr<DriftObserver> drift_observer;
 
   Request last_request() const {
     std::lock_guard lock(mutex_);

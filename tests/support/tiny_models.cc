@@ -50,11 +50,12 @@ struct Shape {
   float rope_theta;
 };
 
-void WriteKeys(GgufWriter& writer, const std::string& name, const Shape& shape) {
+void WriteKeys(GgufWriter& writer, const std::string& name, const Shape& shape,
+               const std::string& architecture = "llama") {
   const auto number = [&](const char* key, uint64_t value) {
-    writer.AddU32(std::string("llama.") + key, static_cast<uint32_t>(value));
+    writer.AddU32(architecture + "." + key, static_cast<uint32_t>(value));
   };
-  writer.AddString("general.architecture", "llama");
+  writer.AddString("general.architecture", architecture);
   writer.AddString("general.type", "model");
   writer.AddString("general.name", name);
   writer.AddU32("general.quantization_version", 2);
@@ -68,8 +69,8 @@ void WriteKeys(GgufWriter& writer, const std::string& name, const Shape& shape) 
   number("attention.key_length", shape.head_dim);
   number("attention.value_length", shape.head_dim);
   number("rope.dimension_count", shape.head_dim);
-  writer.AddF32("llama.attention.layer_norm_rms_epsilon", kEps);
-  writer.AddF32("llama.rope.freq_base", shape.rope_theta);
+  writer.AddF32(architecture + ".attention.layer_norm_rms_epsilon", kEps);
+  writer.AddF32(architecture + ".rope.freq_base", shape.rope_theta);
 }
 
 Result<void> CheckRow(GgmlFormat format, const char* what, uint64_t row) {
@@ -157,7 +158,8 @@ Result<ByteVector> MakeTinyRand(const TinyRandOptions& o) {
   GgufWriter writer;
   WriteKeys(writer, fmt::format("T-RAND seed {}", o.seed),
             {o.layers, o.hidden, o.heads, o.kv_heads, o.head_dim, o.ffn, o.vocab, o.context,
-             o.rope_theta});
+             o.rope_theta},
+            o.k_spike ? "qwen2" : "llama");
   vocabulary.WriteTo(writer);
   Random random(o.seed);
   const auto matrix = [&](const std::string& name, uint64_t inputs, uint64_t outputs) {
@@ -191,6 +193,20 @@ Result<ByteVector> MakeTinyRand(const TinyRandOptions& o) {
     matrix(name("attn_q"), o.hidden, q_rows);
     kv_matrix(name("attn_k"), 3, o.k_outlier, 1.0f);
     kv_matrix(name("attn_v"), 5, o.v_outlier, o.v_gain);
+    if (o.k_spike) {
+      const bool at_an_end = layer == 0 || layer + 1 == o.layers;
+      for (const auto& [part, rows] : {std::pair("attn_q", q_rows), std::pair("attn_k", kv_rows),
+                                       std::pair("attn_v", kv_rows)}) {
+        std::vector<float> bias = random.Many(rows, 0.3f);
+        for (uint64_t row = 0; row < rows; ++row) {
+          const uint64_t channel = row % o.head_dim;
+          const bool slowest = channel + 1 == o.head_dim / 2 || channel + 1 == o.head_dim;
+          if (part == std::string("attn_k") && at_an_end && slowest) bias[row] += *o.k_spike;
+        }
+        writer.AddTensor(fmt::format("blk.{}.{}.bias", layer, part), {rows}, GgmlFormat::kF32,
+                         bias);
+      }
+    }
     matrix(name("attn_output"), q_rows, o.hidden);
     norm(name("ffn_norm"));
     matrix(name("ffn_gate"), o.hidden, o.ffn);

@@ -37,6 +37,9 @@ struct TinyRandOptions {
   float k_outlier = 1.0f;
   float v_outlier = 1.0f;
   float v_gain = 1.0f;
+  // T-KBIAS: of architecture qwen2, with biases of Q, K and V, and this constant on the two
+  // channels of K's slowest pair in the first and the last layer.
+  std::optional<float> k_spike = {};
   // Divisors of the rotary frequencies, head_dim / 2 of them; empty for none.
   std::vector<float> rope_divisors = {};
   // Tokens that each layer sees, as in Mistral; 0: all.

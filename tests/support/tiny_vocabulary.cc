@@ -1,9 +1,12 @@
 #include "tests/support/tiny_vocabulary.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace masu {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kSpecial[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>",
                                          "<|pad|>",       "<tool_call>",  "</tool_call>"};
@@ -50,6 +53,19 @@ std::string SpellBytes(std::string_view bytes) {
   return spelled;
 }
 
+namespace {
+
+// "he ll"
+std::vector<std::string> SpelledMerges() {
+  std::vector<std::string> merges;
+  for (const auto& [left, right] : kTinyMerges) {
+    merges.push_back(SpellBytes(left) + " " + SpellBytes(right));
+  }
+  return merges;
+}
+
+}  // namespace
+
 Result<TinyVocabulary> TinyVocabulary::Create(uint32_t size) {
   if (size < static_cast<uint32_t>(kTinyFirstFree)) {
     return InvalidArgument("a tiny vocabulary needs at least {} tokens, not {}", kTinyFirstFree,
@@ -82,19 +98,22 @@ Result<TokenId> TinyVocabulary::AddPiece(std::string_view piece) {
   return next_free_++;
 }
 
+std::vector<std::string> TinyVocabulary::Spellings() const {
+  std::vector<std::string> tokens;
+  for (size_t id = 0; id < bytes_.size(); ++id) {
+    tokens.push_back(id < std::size(kSpecial) ? bytes_[id] : SpellBytes(bytes_[id]));
+  }
+  return tokens;
+}
+
 void TinyVocabulary::WriteTo(GgufWriter& writer) const {
   constexpr int32_t kNormal = 1, kControl = 3, kUserDefined = 4;
-  std::vector<std::string> tokens;
-  std::vector<int32_t> types;
-  for (size_t id = 0; id < bytes_.size(); ++id) {
-    const bool special = id < std::size(kSpecial);
-    tokens.push_back(special ? bytes_[id] : SpellBytes(bytes_[id]));
-    types.push_back(!special ? kNormal : id < kNumControl ? kControl : kUserDefined);
+  const std::vector<std::string> tokens = Spellings();
+  std::vector<int32_t> types(tokens.size(), kNormal);
+  for (size_t id = 0; id < std::size(kSpecial); ++id) {
+    types[id] = id < kNumControl ? kControl : kUserDefined;
   }
-  std::vector<std::string> merges;
-  for (const auto& [left, right] : kTinyMerges) {
-    merges.push_back(SpellBytes(left) + " " + SpellBytes(right));
-  }
+  const std::vector<std::string> merges = SpelledMerges();
   writer.AddString("tokenizer.ggml.model", "gpt2");
   writer.AddString("tokenizer.ggml.pre", "smollm");
   writer.AddStrings("tokenizer.ggml.tokens", tokens);
@@ -107,6 +126,57 @@ void TinyVocabulary::WriteTo(GgufWriter& writer) const {
   writer.AddBool("tokenizer.ggml.add_bos_token", false);
   writer.AddBool("tokenizer.ggml.add_space_prefix", false);
   writer.AddString("tokenizer.chat_template", kChatMl);
+}
+
+std::string TinyVocabulary::TokenizerJson() const {
+  Json json = {{"version", "1.0"},
+               {"truncation", nullptr},
+               {"padding", nullptr},
+               {"added_tokens", Json::array()}};
+  for (size_t id = 0; id < std::size(kSpecial); ++id) {
+    json["added_tokens"].push_back({{"id", id},
+                                    {"content", kSpecial[id]},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", id < kNumControl}});
+  }
+  // What "smollm" stands for in a GGUF file: digits one by one, then GPT-2's expression.
+  const Json byte_level = {{"type", "ByteLevel"},
+                           {"add_prefix_space", false},
+                           {"trim_offsets", true},
+                           {"use_regex", true}};
+  json["normalizer"] = nullptr;
+  json["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       Json::array({{{"type", "Digits"}, {"individual_digits", true}}, byte_level})}};
+  json["post_processor"] = nullptr;
+  json["decoder"] = byte_level;
+  Json vocab = Json::object();
+  const std::vector<std::string> tokens = Spellings();
+  for (size_t id = 0; id < tokens.size(); ++id) vocab[tokens[id]] = id;
+  json["model"] = {{"type", "BPE"},
+                   {"dropout", nullptr},
+                   {"unk_token", nullptr},
+                   {"continuing_subword_prefix", nullptr},
+                   {"end_of_word_suffix", nullptr},
+                   {"fuse_unk", false},
+                   {"byte_fallback", false},
+                   {"vocab", std::move(vocab)},
+                   {"merges", SpelledMerges()}};
+  return json.dump();
+}
+
+std::string TinyVocabulary::TokenizerConfigJson() const {
+  return Json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+              {"bos_token", kSpecial[kTinyImStart]},
+              {"eos_token", kSpecial[kTinyImEnd]},
+              {"pad_token", kSpecial[kTinyPad]},
+              {"add_bos_token", false},
+              {"chat_template", kChatMl}}
+      .dump();
 }
 
 }  // namespace masu

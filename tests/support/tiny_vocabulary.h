@@ -44,12 +44,17 @@ class TinyVocabulary {
 
   // All tokenizer.* keys and a ChatML template.
   void WriteTo(GgufWriter& writer) const;
+  // The same in the files of a Hugging Face directory.
+  std::string TokenizerJson() const;
+  std::string TokenizerConfigJson() const;
 
   uint32_t size() const { return static_cast<uint32_t>(bytes_.size()); }
   // What the token stands for; the text of a special token.
   const std::string& TokenBytes(TokenId id) const { return bytes_[static_cast<size_t>(id)]; }
 
  private:
+  std::vector<std::string> Spellings() const;  // by id, as vocabularies of files have them
+
   std::vector<std::string> bytes_;
   TokenId next_free_ = kTinyFirstFree;
 };

@@ -110,6 +110,8 @@ void WriteSide(const KvWriteTask& task, const SideView& side, const float* sourc
     const float scale = BitsToFloat(static_cast<uint32_t>(bits) << 16);
     const bool usable = scale > 0;  // false for zero and for NaN
     for (uint32_t i = 0; i < size; ++i) x[i] = usable ? x[i] / scale : 0.0f;
+  } else if (side.constant_scale != 1.0f) {
+    for (uint32_t i = 0; i < size; ++i) x[i] /= side.constant_scale;
   }
   for (uint32_t i = 0; i < size; ++i) codes[i] = EncodeOne<kEncoding>(x[i]);
   auto* out = reinterpret_cast<Code*>(task.page + side.offset);
@@ -123,6 +125,66 @@ void WriteSide(const KvWriteTask& task, const SideView& side, const float* sourc
   } else {
     out += size_t{task.slot / 2} * size * 2 + task.slot % 2;
     for (uint32_t i = 0; i < size; ++i) out[size_t{i} * 2] = codes[i];
+  }
+}
+
+// Half precision that is not below a non-negative value, as FloatToFp16Up in quant/kv_encoding.cc.
+MASU_INLINE uint16_t HalfUp(float value) {
+  const auto nearest = EncodeOne<Encoding::kFloat16>(value);
+  uint16_t lanes[16] = {nearest};
+  float decoded[16];
+  Store(decoded, LoadFp16(lanes));
+  return decoded[0] < value && nearest < 0x7bff ? nearest + 1 : nearest;
+}
+
+// Groups of 32 values with a scale and a minimum (ops/kv_layout.h).
+inline void WriteInt4(const KvWriteTask& task, const SideView& side, const float* source,
+                      bool is_key) {
+  constexpr uint32_t kGroup = 32;
+  float x[kMaxHeadDim];
+  uint8_t codes[kMaxHeadDim];
+  const uint32_t size = task.head_dim;
+  __builtin_memcpy(x, source, size * sizeof(float));
+  if (side.rotated) Rotate(x, size);
+  std::byte* scales = task.page + side.scale_offset + size_t{task.slot} * 2;
+  for (uint32_t g = 0; g < size; g += kGroup) {
+    const F16 a = Load(x + g), b = Load(x + g + 16);
+    const float low = -ReduceMax(Max(Sub(Zero(), a), Sub(Zero(), b)));
+    const float high = ReduceMax(Max(a, b));
+    const bool finite = ReduceAdd(Fma(a, Zero(), Mul(b, Zero()))) == 0.0f;
+    const uint16_t minimum = EncodeOne<Encoding::kFloat16>(low);
+    uint16_t halves[16] = {minimum};
+    float decoded[16];
+    Store(decoded, LoadFp16(halves));
+    const float base = decoded[0];
+    const float range = (high - base) / 15.0f;
+    const uint16_t scale_bits = !finite ? 0x7e00 : range > 0 ? HalfUp(range) : 0;
+    halves[0] = scale_bits;
+    Store(decoded, LoadFp16(halves));
+    const float scale = decoded[0];
+    const bool usable = scale > 0;  // false for zero and for NaN
+    for (uint32_t i = g; i < g + kGroup; ++i) {
+      const float code = usable ? (x[i] - base) / scale : 0.0f;
+      const float clamped = code < 0.0f ? 0.0f : code > 15.0f ? 15.0f : code;
+      // 1.5 * 2^23: the sum's low bits are the value rounded to nearest even.
+      codes[i] = static_cast<uint8_t>(FloatToBits(clamped + 12582912.0f) & 15u);
+    }
+    std::byte* at = scales + size_t{g / kGroup} * 2 * task.block_size * 2;
+    __builtin_memcpy(at, &scale_bits, 2);
+    __builtin_memcpy(at + size_t{task.block_size} * 2, &minimum, 2);
+  }
+  auto* out = reinterpret_cast<uint8_t*>(task.page + side.offset);
+  if (is_key) {
+    const uint32_t granule = task.block_size < 16 ? task.block_size : 16;
+    out += size_t{task.slot / granule} * (size / 2) * granule + task.slot % granule;
+    for (uint32_t i = 0; i < size / 2; ++i)
+      out[size_t{i} * granule] = static_cast<uint8_t>(codes[2 * i] | (codes[2 * i + 1] << 4));
+  } else {
+    out += size_t{task.slot} * (size / 2);
+    for (uint32_t g = 0; g < size; g += kGroup) {
+      for (uint32_t i = 0; i < 16; ++i)
+        out[g / 2 + i] = static_cast<uint8_t>(codes[g + i] | (codes[g + 16 + i] << 4));
+    }
   }
 }
 
@@ -141,6 +203,8 @@ inline void WriteSideAny(const KvWriteTask& task, const SideView& side, const fl
       return WriteSide<Encoding::kFp8E5M2>(task, side, source, is_key);
     case Encoding::kInt8:
       return WriteSide<Encoding::kInt8>(task, side, source, is_key);
+    case Encoding::kInt4:
+      return WriteInt4(task, side, source, is_key);
   }
 }
 
@@ -170,104 +234,199 @@ constexpr size_t ElementBytes(Encoding encoding) {
                                                                              : 1;
 }
 
-// keys[head_dim][16] of the 16 tokens from `position` (a multiple of 16). Lanes of pages beyond
-// kv_end are not read.
+MASU_INLINE const SideView& KeyAt(const AttentionTask& task, uint32_t position) {
+  return position < task.block_size ? task.first_k : task.k;
+}
+MASU_INLINE const SideView& ValueAt(const AttentionTask& task, uint32_t position) {
+  return position < task.block_size ? task.first_v : task.v;
+}
+
+// The codes of `pairs` pairs of dimensions of 16 tokens (of pages of 8: of 2 x pairs of 8 tokens),
+// and of int4 with the group's scale and minimum of each token: those of a page's slot.
 template <Encoding kEncoding>
-MASU_INLINE void DecodeKeys(const AttentionTask& task, uint32_t position, float* keys) {
-  constexpr size_t kBytes = ElementBytes(kEncoding);
+MASU_INLINE void DecodeKeyPair(const std::byte* codes, uint32_t pair, F16& even, F16& odd) {
+  if constexpr (kEncoding == Encoding::kInt4) {
+    const I16 both = LoadByteLanes(codes + size_t{pair} * 16);
+    even = LowBits<4>(both);
+    odd = LowBits<4>(ShiftRight<4>(both));
+  } else {
+    DecodePair<kEncoding>(codes + size_t{pair} * 32 * ElementBytes(kEncoding), even, odd);
+  }
+}
+
+// keys[head_dim][16] of the 16 tokens from `position` (a multiple of 16), which lie in one page.
+template <Encoding kEncoding>
+MASU_INLINE void DecodeKeys(const AttentionTask& task, const SideView& side, uint32_t position,
+                            float* keys) {
   const uint32_t pairs = task.head_dim / 2;
-  if (task.block_size >= 16) {
-    const PageCursor at = Locate(task, position);
-    const std::byte* codes = at.page + task.k.offset + size_t{at.slot / 16} * pairs * 32 * kBytes;
+  const PageCursor at = Locate(task, position);
+  if constexpr (kEncoding == Encoding::kInt4) {
+    const std::byte* codes = at.page + side.offset + size_t{at.slot / 16} * pairs * 16;
+    const std::byte* scales = at.page + side.scale_offset + size_t{at.slot} * 2;
+    const size_t row = size_t{task.block_size} * 2;
+    for (uint32_t g = 0; g < pairs; g += 16, scales += 2 * row) {
+      const F16 scale = LoadFp16(scales);
+      const F16 minimum = LoadFp16(scales + row);
+      for (uint32_t i = g; i < g + 16; ++i) {
+        F16 even, odd;
+        DecodeKeyPair<kEncoding>(codes, i, even, odd);
+        Store(keys + i * 32, Fma(even, scale, minimum));
+        Store(keys + i * 32 + 16, Fma(odd, scale, minimum));
+      }
+    }
+  } else {
+    const std::byte* codes =
+        at.page + side.offset + size_t{at.slot / 16} * pairs * 32 * ElementBytes(kEncoding);
     for (uint32_t i = 0; i < pairs; ++i) {
       F16 even, odd;
-      DecodePair<kEncoding>(codes + size_t{i} * 32 * kBytes, even, odd);
+      DecodeKeyPair<kEncoding>(codes, i, even, odd);
       Store(keys + i * 32, even);
       Store(keys + i * 32 + 16, odd);
     }
-    return;
   }
-  // Pages of 8 tokens: one load covers two pairs of dimensions of 8 tokens (head_dim is a multiple
-  // of 16).
-  for (uint32_t part = 0; part < 2 && position + part * 8 < task.kv_end; ++part) {
-    if (position + part * 8 + 8 <= task.kv_first) continue;
-    const std::byte* codes = Locate(task, position + part * 8).page + task.k.offset;
-    for (uint32_t i = 0; i < pairs; i += 2) {
-      F16 even, odd;
-      DecodePair<kEncoding>(codes + size_t{i} * 16 * kBytes, even, odd);
-      float lanes[32];
-      Store(lanes, even);
-      Store(lanes + 16, odd);
-      for (uint32_t j = 0; j < 2; ++j) {
-        __builtin_memcpy(keys + (i + j) * 32 + part * 8, lanes + j * 8, 32);
-        __builtin_memcpy(keys + (i + j) * 32 + 16 + part * 8, lanes + 16 + j * 8, 32);
+}
+
+// Of pages of 8 tokens: those of one page, as the first or second half of the lanes. One load
+// covers two pairs of dimensions (head_dim is a multiple of 16).
+template <Encoding kEncoding>
+MASU_INLINE void DecodeKeysOf8(const AttentionTask& task, const SideView& side, uint32_t position,
+                               uint32_t part, float* keys) {
+  const std::byte* page = Locate(task, position).page;
+  for (uint32_t i = 0; i < task.head_dim / 2; i += 2) {
+    F16 even, odd;
+    DecodeKeyPair<kEncoding>(page + side.offset, i / 2, even, odd);
+    if constexpr (kEncoding == Encoding::kInt4) {
+      // Eight tokens' scales and minima are neighbours: twice the scales, then twice the minima.
+      const std::byte* scales = page + side.scale_offset + size_t{i / 16} * 32;
+      std::byte halves[2][32];
+      for (uint32_t k = 0; k < 2; ++k) {
+        __builtin_memcpy(halves[k], scales + size_t{k} * 16, 16);
+        __builtin_memcpy(halves[k] + 16, scales + size_t{k} * 16, 16);
+      }
+      const F16 scale = LoadFp16(halves[0]), minimum = LoadFp16(halves[1]);
+      even = Fma(even, scale, minimum);
+      odd = Fma(odd, scale, minimum);
+    }
+    float lanes[32];
+    Store(lanes, even);
+    Store(lanes + 16, odd);
+    for (uint32_t j = 0; j < 2; ++j) {
+      __builtin_memcpy(keys + (i + j) * 32 + part * 8, lanes + j * 8, 32);
+      __builtin_memcpy(keys + (i + j) * 32 + 16 + part * 8, lanes + 16 + j * 8, 32);
+    }
+  }
+}
+
+// values[2][head_dim] of the tokens `position` (even) and the one behind it.
+template <Encoding kEncoding>
+MASU_INLINE void DecodeTwoValues(const AttentionTask& task, const SideView& side, uint32_t position,
+                                 float* values) {
+  const uint32_t size = task.head_dim;
+  const PageCursor at = Locate(task, position);
+  if constexpr (kEncoding == Encoding::kInt4) {
+    for (uint32_t t = 0; t < 2; ++t, values += size) {
+      const uint32_t slot = at.slot + t;
+      const std::byte* codes = at.page + side.offset + size_t{slot} * (size / 2);
+      const std::byte* scales = at.page + side.scale_offset + size_t{slot} * 2;
+      const size_t row = size_t{task.block_size} * 2;
+      for (uint32_t d = 0; d < size; d += 32, scales += 2 * row) {
+        uint16_t halves[16] = {};
+        __builtin_memcpy(halves, scales, 2);
+        __builtin_memcpy(halves + 1, scales + row, 2);
+        float decoded[16];
+        Store(decoded, LoadFp16(halves));
+        const I16 both = LoadByteLanes(codes + d / 2);
+        const F16 scale = Set1(decoded[0]), minimum = Set1(decoded[1]);
+        Store(values + d, Fma(LowBits<4>(both), scale, minimum));
+        Store(values + d + 16, Fma(LowBits<4>(ShiftRight<4>(both)), scale, minimum));
       }
     }
+  } else {
+    constexpr size_t kBytes = ElementBytes(kEncoding);
+    const std::byte* codes = at.page + side.offset + size_t{at.slot / 2} * size * 2 * kBytes;
+    for (uint32_t d = 0; d < size; d += 16) {
+      F16 even, odd;
+      DecodePair<kEncoding>(codes + size_t{d} * 2 * kBytes, even, odd);
+      Store(values + d, even);
+      Store(values + size + d, odd);
+    }
+  }
+}
+
+// Calls `function` with the encoding as a constant.
+template <typename Function>
+MASU_INLINE void WithEncoding(Encoding encoding, const Function& function) {
+  switch (encoding) {
+    case Encoding::kFloat32:
+      return function.template operator()<Encoding::kFloat32>();
+    case Encoding::kBFloat16:
+      return function.template operator()<Encoding::kBFloat16>();
+    case Encoding::kFloat16:
+      return function.template operator()<Encoding::kFloat16>();
+    case Encoding::kFp8E4M3:
+      return function.template operator()<Encoding::kFp8E4M3>();
+    case Encoding::kFp8E5M2:
+      return function.template operator()<Encoding::kFp8E5M2>();
+    case Encoding::kInt8:
+      return function.template operator()<Encoding::kInt8>();
+    case Encoding::kInt4:
+      return function.template operator()<Encoding::kInt4>();
+  }
+}
+
+// keys[head_dim][16] of the 16 tokens from `position` (a multiple of 16). Lanes of pages beyond
+// kv_end are not read.
+inline void DecodeKeysAny(const AttentionTask& task, uint32_t position, float* keys) {
+  if (task.block_size >= 16) {
+    const SideView& side = KeyAt(task, position);
+    return WithEncoding(side.encoding, [&]<Encoding kEncoding>() {
+      DecodeKeys<kEncoding>(task, side, position, keys);
+    });
+  }
+  for (uint32_t part = 0; part < 2 && position + part * 8 < task.kv_end; ++part) {
+    const uint32_t begin = position + part * 8;
+    if (begin + 8 <= task.kv_first) continue;
+    const SideView& side = KeyAt(task, begin);
+    WithEncoding(side.encoding, [&]<Encoding kEncoding>() {
+      DecodeKeysOf8<kEncoding>(task, side, begin, part, keys);
+    });
   }
 }
 
 // values[32][head_dim] of the 32 tokens from `position`; those outside [kv_first, kv_end) are zero,
 // so that a probability of zero meets no leftover NaN.
-template <Encoding kEncoding>
-MASU_INLINE void DecodeValues(const AttentionTask& task, uint32_t position, float* values) {
-  constexpr size_t kBytes = ElementBytes(kEncoding);
-  const uint32_t size = task.head_dim;
-  for (uint32_t t = 0; t < 32; t += 2) {
-    float* even_out = values + t * size;
-    float* odd_out = even_out + size;
-    if (position + t >= task.kv_end || position + t + 2 <= task.kv_first) {
-      __builtin_memset(even_out, 0, size * 2 * sizeof(float));
-      continue;
-    }
-    const PageCursor at = Locate(task, position + t);
-    const std::byte* codes = at.page + task.v.offset + size_t{at.slot / 2} * size * 2 * kBytes;
-    for (uint32_t d = 0; d < size; d += 16) {
-      F16 even, odd;
-      DecodePair<kEncoding>(codes + size_t{d} * 2 * kBytes, even, odd);
-      Store(even_out + d, even);
-      Store(odd_out + d, odd);
-    }
-    if (position + t + 1 >= task.kv_end) __builtin_memset(odd_out, 0, size * sizeof(float));
-  }
-}
-
-inline void DecodeKeysAny(const AttentionTask& task, uint32_t position, float* keys) {
-  switch (task.k.encoding) {
-    case Encoding::kFloat32:
-      return DecodeKeys<Encoding::kFloat32>(task, position, keys);
-    case Encoding::kBFloat16:
-      return DecodeKeys<Encoding::kBFloat16>(task, position, keys);
-    case Encoding::kFloat16:
-      return DecodeKeys<Encoding::kFloat16>(task, position, keys);
-    case Encoding::kFp8E4M3:
-      return DecodeKeys<Encoding::kFp8E4M3>(task, position, keys);
-    case Encoding::kFp8E5M2:
-      return DecodeKeys<Encoding::kFp8E5M2>(task, position, keys);
-    case Encoding::kInt8:
-      return DecodeKeys<Encoding::kInt8>(task, position, keys);
-  }
-}
 inline void DecodeValuesAny(const AttentionTask& task, uint32_t position, float* values) {
-  switch (task.v.encoding) {
-    case Encoding::kFloat32:
-      return DecodeValues<Encoding::kFloat32>(task, position, values);
-    case Encoding::kBFloat16:
-      return DecodeValues<Encoding::kBFloat16>(task, position, values);
-    case Encoding::kFloat16:
-      return DecodeValues<Encoding::kFloat16>(task, position, values);
-    case Encoding::kFp8E4M3:
-      return DecodeValues<Encoding::kFp8E4M3>(task, position, values);
-    case Encoding::kFp8E5M2:
-      return DecodeValues<Encoding::kFp8E5M2>(task, position, values);
-    case Encoding::kInt8:
-      return DecodeValues<Encoding::kInt8>(task, position, values);
-  }
+  const uint32_t size = task.head_dim;
+  const auto decode = [&](const SideView& side, uint32_t from, uint32_t to) {
+    WithEncoding(side.encoding, [&]<Encoding kEncoding>() {
+      for (uint32_t t = from; t < to; t += 2) {
+        float* out = values + t * size;
+        if (position + t >= task.kv_end || position + t + 2 <= task.kv_first) {
+          __builtin_memset(out, 0, size * 2 * sizeof(float));
+          continue;
+        }
+        DecodeTwoValues<kEncoding>(task, side, position + t, out);
+        if (position + t + 1 >= task.kv_end) __builtin_memset(out + size, 0, size * sizeof(float));
+      }
+    });
+  };
+  const uint32_t first = position < task.block_size ? task.block_size - position : 0;
+  const uint32_t split = first < 32 ? first : 32;
+  if (split > 0) decode(task.first_v, 0, split);
+  if (split < 32) decode(task.v, split, 32);
 }
 
-// bfloat16 scales of `kTile` tokens from `position`; 0 from kv_end on.
-MASU_INLINE void LoadScales(const AttentionTask& task, const SideView& side, uint32_t position,
+// What the codes of `kTile` tokens from `position` are multiplied with; `at` names the side of a
+// position. 0 for scaled tokens from kv_end on.
+template <typename SideAt>
+MASU_INLINE void LoadScales(const AttentionTask& task, const SideAt& side_at, uint32_t position,
                             float* scales) {
   for (uint32_t t = 0; t < kTile; t += 8) {
+    const SideView& side = side_at(task, position + t);
+    if (!side.scaled) {
+      for (uint32_t i = 0; i < 8; ++i) scales[t + i] = side.constant_scale;
+      continue;
+    }
     if (position + t >= task.kv_end || position + t + 8 <= task.kv_first) {
       __builtin_memset(scales + t, 0, 8 * sizeof(float));
       continue;
@@ -334,15 +493,17 @@ MASU_INLINE void ColumnProducts(const float* x, size_t x_stride, const float* co
   }
 }
 
-// Softmax of one row over tokens [begin, end) of one tile: scores become probabilities (times V's
-// scales), acc is rescaled.
+// Softmax of one row over tokens [begin, end) of one tile: scores, with what a bias of the keys
+// adds to them, become probabilities (times V's scales), acc is rescaled.
 MASU_INLINE void SoftmaxTile(const AttentionTask& task, uint32_t row, uint32_t begin, uint32_t end,
-                             const float* k_scales, const float* v_scales, float* scores) {
+                             const float* k_scales, const float* v_scales, const float* bias,
+                             float* scores) {
   constexpr float kMinusInfinity = -__builtin_inff();
   F16 s[4];
   F16 max = Set1(kMinusInfinity);
   for (uint32_t i = 0; i < 4; ++i) {
     s[i] = Mul(Load(scores + i * 16), Mul(Load(k_scales + i * 16), Set1(task.scale)));
+    if (bias != nullptr) s[i] = Fma(Load(bias + i * 16), Set1(task.scale), s[i]);
     s[i] = KeepFirst(s[i], end > i * 16 ? end - i * 16 : 0, Set1(kMinusInfinity));
     s[i] = KeepFirst(Set1(kMinusInfinity), begin > i * 16 ? begin - i * 16 : 0, s[i]);
     max = Max(max, s[i]);
@@ -366,15 +527,24 @@ MASU_INLINE void SoftmaxTile(const AttentionTask& task, uint32_t row, uint32_t b
     Store(acc + d, Mul(Load(acc + d), Set1(factor[0])));
 }
 
+// columns[head_dim][16]: cosines and sines of 16 positions; 0 from kv_end on.
+MASU_INLINE void LoadPositions(const AttentionTask& task, uint32_t position, float* columns) {
+  for (uint32_t t = 0; t < 16; ++t) {
+    const bool known = position + t < task.kv_end;
+    const float* row = task.cos_sin + size_t{position + t} * task.head_dim;
+    for (uint32_t d = 0; d < task.head_dim; ++d) columns[d * 16 + t] = known ? row[d] : 0.0f;
+  }
+}
+
 MASU_INLINE void AttentionTile(const AttentionTask& task, uint32_t position) {
-  float* scores = task.scratch;  // [rows][64]
-  float* decoded = task.scratch + size_t{kAttentionRows} *
-                                      kTile;  // keys [head_dim][16], then values [32][head_dim]
+  float* scores = task.scratch;                             // [rows][64]
+  float* biases = scores + size_t{kAttentionRows} * kTile;  // likewise
+  float* decoded =
+      biases + size_t{kAttentionRows} * kTile;  // keys [head_dim][16], then values [32][head_dim]
   float k_scales[kTile];
   float v_scales[kTile];
-  for (uint32_t i = 0; i < kTile; ++i) k_scales[i] = v_scales[i] = 1.0f;
-  if (task.k.scaled) LoadScales(task, task.k, position, k_scales);
-  if (task.v.scaled) LoadScales(task, task.v, position, v_scales);
+  LoadScales(task, KeyAt, position, k_scales);
+  LoadScales(task, ValueAt, position, v_scales);
   // Rows are in order of position: the first ones may end before this tile, the last ones' windows
   // may begin after it; they have nothing to add here.
   uint32_t first = 0;
@@ -389,11 +559,23 @@ MASU_INLINE void AttentionTile(const AttentionTask& task, uint32_t position) {
     DecodeKeysAny(task, position + t, decoded);
     ColumnProducts(q, task.head_dim, decoded, 16, task.head_dim, scores + t, kTile, rows);
   }
+  const float* bias = nullptr;
+  if (task.bias_q != nullptr) {
+    bias = biases;
+    __builtin_memset(biases, 0, size_t{rows} * kTile * sizeof(float));
+    for (uint32_t t = 0; t < kTile && position + t < task.kv_end; t += 16) {
+      if (position + t + 16 <= task.kv_first) continue;
+      LoadPositions(task, position + t, decoded);
+      ColumnProducts(task.bias_q + size_t{first} * task.head_dim, task.head_dim, decoded, 16,
+                     task.head_dim, biases + t, kTile, rows);
+    }
+  }
   for (uint32_t r = 0; r < rows; ++r) {
     const uint32_t start = task.starts[first + r];
     const uint32_t left = task.lengths[first + r] - position;
     SoftmaxTile(task, first + r, start > position ? start - position : 0,
-                left < kTile ? left : kTile, k_scales, v_scales, scores + size_t{r} * kTile);
+                left < kTile ? left : kTile, k_scales, v_scales,
+                bias == nullptr ? nullptr : bias + size_t{r} * kTile, scores + size_t{r} * kTile);
   }
   float* acc = task.acc + size_t{first} * task.head_dim;
   for (uint32_t t = 0; t < kTile && position + t < task.kv_end; t += 32) {

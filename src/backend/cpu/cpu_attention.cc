@@ -19,27 +19,29 @@ static_assert(static_cast<int>(KvEncoding::kFloat16) == static_cast<int>(cpu::En
 static_assert(static_cast<int>(KvEncoding::kFp8E4M3) == static_cast<int>(cpu::Encoding::kFp8E4M3));
 static_assert(static_cast<int>(KvEncoding::kFp8E5M2) == static_cast<int>(cpu::Encoding::kFp8E5M2));
 static_assert(static_cast<int>(KvEncoding::kInt8) == static_cast<int>(cpu::Encoding::kInt8));
+static_assert(static_cast<int>(KvEncoding::kInt4) == static_cast<int>(cpu::Encoding::kInt4));
 
 // Partial results of split contexts may take this much; beyond, a tile's splits run in one piece
 // (same bits).
 constexpr size_t kMaxPartialFloats = size_t{2} << 20;
 
-cpu::SideView View(const KvSide& side, uint64_t offset, uint64_t scale_offset) {
+cpu::SideView View(const KvSide& side, uint64_t offset, uint64_t scale_offset, float scale) {
   return {.encoding = static_cast<cpu::Encoding>(side.encoding),
           .scaled = side.scale == KvScale::kDynamic,
           .rotated = side.rotated,
           .offset = offset,
-          .scale_offset = scale_offset};
+          .scale_offset = scale_offset,
+          .constant_scale = scale};
 }
 
 cpu::SideView KeyView(const KvLayerLayout& layer, uint32_t head) {
   const uint64_t at = layer.offset + head * layer.head_stride;
-  return View(layer.k, at, at + layer.k_scale_offset);
+  return View(layer.k, at, at + layer.k_scale_offset, layer.k_scale(head));
 }
 
 cpu::SideView ValueView(const KvLayerLayout& layer, uint32_t head) {
   const uint64_t at = layer.offset + head * layer.head_stride;
-  return View(layer.v, at + layer.v_offset, at + layer.v_scale_offset);
+  return View(layer.v, at + layer.v_offset, at + layer.v_scale_offset, layer.v_scale(head));
 }
 
 uint32_t NumSplits(uint32_t length) { return (length + kAttentionSplit - 1) / kAttentionSplit; }
@@ -59,9 +61,9 @@ void CpuOps::KvWrite(const KvWriteArgs& args) {
 }
 
 void CpuOps::WriteRow(const KvWriteArgs& args, const AttentionSequence& sequence, uint32_t token) {
-  const KvPageLayout& layout = *sequence.layout;
-  const KvLayerLayout& layer = layout.layers[args.layer];
   const uint32_t position = sequence.kv_length - sequence.rows + token;
+  const KvPageLayout& layout = sequence.LayoutAt(position);
+  const KvLayerLayout& layer = layout.layers[args.layer];
   std::byte* page = args.arena->base() + sequence.page_offsets[position / layout.block_size];
   const size_t row = (sequence.first_row + token) * args.row_stride;
   for (uint32_t h = 0; h < layout.num_kv_heads; ++h) {
@@ -95,7 +97,7 @@ void CpuOps::BuildTiles(const AttentionArgs& args) {
 
 float* CpuOps::ThreadScratch(uint32_t thread, uint32_t head_dim) {
   const size_t floats =
-      cpu::AttentionScratchFloats(head_dim) + size_t{kAttentionRows} * (3 * head_dim + 5);
+      cpu::AttentionScratchFloats(head_dim) + size_t{kAttentionRows} * (4 * head_dim + 5);
   if (scratch_[thread].size() < floats) scratch_[thread].resize(floats);
   return scratch_[thread].data();
 }
@@ -122,21 +124,43 @@ Partial PartialAt(float* memory) {
 
 size_t PartialFloats(uint32_t head_dim) { return size_t{kAttentionRows} * (2 + head_dim); }
 
+// A rotated pair of a bias at a position is (b1 cos - b2 sin, b2 cos + b1 sin); its product with a
+// query's (q1, q2) is cos (q1 b1 + q2 b2) + sin (q2 b1 - q1 b2). What stands beside the cosines,
+// then beside the sines: [head_dim].
+void PrepareBias(const KeyBias& bias, const float* of_head, const float* q, uint32_t head_dim,
+                 float* out) {
+  const uint32_t half = head_dim / 2;
+  for (uint32_t i = 0; i < half; ++i) {
+    const uint32_t first = bias.adjacent_pairs ? 2 * i : i;
+    const uint32_t second = bias.adjacent_pairs ? 2 * i + 1 : half + i;
+    out[i] = q[first] * of_head[first] + q[second] * of_head[second];
+    out[half + i] = q[second] * of_head[first] - q[first] * of_head[second];
+  }
+}
+
 void PrepareTile(const cpu::Kernels& kernels, const AttentionArgs& args,
                  const AttentionSequence& sequence, uint32_t kv_head, uint32_t first_token,
                  uint32_t tokens, float* scratch, TileRun& run) {
   const KvPageLayout& layout = *sequence.layout;
   const KvLayerLayout& layer = layout.layers[args.layer];
   const uint32_t group = args.num_heads / layout.num_kv_heads;
+  const KvPageLayout& first_layout = sequence.LayoutAt(0);
+  const KvLayerLayout& first_layer = first_layout.layers[args.layer];
   float* q = scratch + cpu::AttentionScratchFloats(layout.head_dim);
+  float* bias_q = q + size_t{kAttentionRows} * layout.head_dim;
+  const KeyBias& bias = args.key_bias;
   run.task = {.arena = args.arena->base(),
               .page_offsets = sequence.page_offsets,
               .k = KeyView(layer, kv_head),
               .v = ValueView(layer, kv_head),
+              .first_k = KeyView(first_layer, kv_head),
+              .first_v = ValueView(first_layer, kv_head),
               .block_size = layout.block_size,
               .head_dim = layout.head_dim,
               .rows = tokens * group,
               .q = q,
+              .bias_q = bias.bias == nullptr ? nullptr : bias_q,
+              .cos_sin = bias.cos_sin,
               .starts = run.starts,
               .lengths = run.lengths,
               .scale = args.scale,
@@ -157,8 +181,12 @@ void PrepareTile(const cpu::Kernels& kernels, const AttentionArgs& args,
       run.lengths[r] = sequence.kv_length - sequence.rows + token + 1;
       run.starts[r] =
           args.window > 0 && run.lengths[r] > args.window ? run.lengths[r] - args.window : 0;
-      kernels.prepare_query(row + size_t{g} * layout.head_dim, q + size_t{r} * layout.head_dim,
-                            layout.head_dim, layer.k.rotated, args.round_to_bf16);
+      const float* head = row + size_t{g} * layout.head_dim;
+      kernels.prepare_query(head, q + size_t{r} * layout.head_dim, layout.head_dim, layer.k.rotated,
+                            args.round_to_bf16);
+      if (bias.bias == nullptr) continue;
+      PrepareBias(bias, bias.bias + size_t{kv_head} * layout.head_dim, head, layout.head_dim,
+                  bias_q + size_t{r} * layout.head_dim);
     }
   }
   run.length = run.lengths[run.task.rows - 1];
@@ -199,7 +227,7 @@ void CpuOps::AttendWhole(const AttentionArgs& args, const RowTile& tile, uint32_
   TileRun run;
   PrepareTile(kernels_, args, sequence, tile.kv_head, tile.first_token, tile.tokens, scratch, run);
   float* results =
-      scratch + cpu::AttentionScratchFloats(head_dim) + size_t{kAttentionRows} * head_dim;
+      scratch + cpu::AttentionScratchFloats(head_dim) + 2 * size_t{kAttentionRows} * head_dim;
   const Partial total = PartialAt(results);
   const Partial next = PartialAt(results + PartialFloats(head_dim));
   const uint32_t first = run.task.kv_first / kAttentionSplit;

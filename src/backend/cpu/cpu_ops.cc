@@ -139,12 +139,29 @@ void CpuOps::SiluMul(const SiluMulArgs& args) {
   });
 }
 
+namespace {
+
+// Multiplications alone: the same bits on every instruction set.
+void ScalePairs(const RopeArgs& args, float* row) {
+  const uint32_t half = args.head_dim / 2;
+  const float* factors = args.pair_factors;
+  for (uint32_t h = 0; h < args.heads; ++h, row += args.head_dim, factors += half) {
+    for (uint32_t i = 0; i < half; ++i) {
+      row[args.adjacent_pairs ? 2 * i : i] *= factors[i];
+      row[args.adjacent_pairs ? 2 * i + 1 : half + i] *= factors[i];
+    }
+  }
+}
+
+}  // namespace
+
 void CpuOps::Rope(const RopeArgs& args) {
   pool_.For(args.rows, kElementwiseGrain, [&](uint32_t begin, uint32_t end, uint32_t) {
     for (size_t r = begin; r < end; ++r) {
-      kernels_.rope(args.x + r * args.x_stride,
-                    args.cos_sin + static_cast<size_t>(args.positions[r]) * args.head_dim,
+      float* row = args.x + r * args.x_stride;
+      kernels_.rope(row, args.cos_sin + static_cast<size_t>(args.positions[r]) * args.head_dim,
                     args.heads, args.head_dim, args.adjacent_pairs);
+      if (args.pair_factors != nullptr) ScalePairs(args, row);
     }
   });
 }

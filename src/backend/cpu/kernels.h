@@ -28,15 +28,16 @@ struct LinearTask {
 };
 
 // Same order as KvEncoding in quant/kv_encoding.h (checked in cpu_ops.cc).
-enum class Encoding : uint8_t { kFloat32, kBFloat16, kFloat16, kFp8E4M3, kFp8E5M2, kInt8 };
+enum class Encoding : uint8_t { kFloat32, kBFloat16, kFloat16, kFp8E4M3, kFp8E5M2, kInt8, kInt4 };
 
 // One side (K or V) of one layer and KV head.
 struct SideView {
   Encoding encoding;
-  bool scaled;
+  bool scaled;  // the page has a scale for each token
   bool rotated;
   uint64_t offset;        // of the codes, from the start of a page
-  uint64_t scale_offset;  // of the scales
+  uint64_t scale_offset;  // of the scales, and of the scales and minima of int4's groups
+  float constant_scale;   // of all tokens, unless scaled
 };
 
 struct KvWriteTask {
@@ -56,10 +57,17 @@ struct AttentionTask {
   const uint64_t* page_offsets;
   SideView k;
   SideView v;
+  SideView first_k;  // of the page with position 0
+  SideView first_v;
   uint32_t block_size;
   uint32_t head_dim;
   uint32_t rows;
-  const float* q;           // [rows, head_dim], prepared by prepare_query
+  const float* q;  // [rows, head_dim], prepared by prepare_query
+  // What a bias of the keys adds to the score of a row and a position: the product of the row's
+  // bias_q [rows, head_dim] with the position's row of cos_sin [positions, head_dim]. Null:
+  // nothing.
+  const float* bias_q;
+  const float* cos_sin;
   const uint32_t* starts;   // [rows], ascending: positions from there on,
   const uint32_t* lengths;  // [rows], ascending: and below are attended to
   float scale;
@@ -76,7 +84,8 @@ struct AttentionTask {
 inline constexpr uint32_t kAttentionRows =
     48;  // at most; q, scores and acc of a tile then stay in L2 beside K and V
 constexpr size_t AttentionScratchFloats(uint32_t head_dim) {
-  return size_t{kAttentionRows} * 64 + 32 * size_t{head_dim};
+  // Scores, what a bias adds to them, and 32 decoded vectors.
+  return 2 * size_t{kAttentionRows} * 64 + 32 * size_t{head_dim};
 }
 
 struct RowStatsTask {

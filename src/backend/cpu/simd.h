@@ -100,6 +100,9 @@ MASU_INLINE F16 LoadUint8(const void* p) {
   return {
       _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))))};
 }
+MASU_INLINE I16 LoadByteLanes(const void* p) {
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
+}
 MASU_INLINE I16 LoadInt(const void* p) { return {_mm512_loadu_si512(p)}; }
 template <int kBits>
 MASU_INLINE I16 ShiftRight(I16 a) {
@@ -260,6 +263,10 @@ MASU_INLINE F16 LoadInt8(const void* p) {
 MASU_INLINE I16 LoadInt(const void* p) {
   const auto* at = static_cast<const __m256i*>(p);
   return MASU_BOTH(_mm256_loadu_si256(at), _mm256_loadu_si256(at + 1));
+}
+MASU_INLINE I16 LoadByteLanes(const void* p) {
+  const __m128i codes = Load128(p);
+  return MASU_BOTH(_mm256_cvtepu8_epi32(codes), _mm256_cvtepu8_epi32(_mm_srli_si128(codes, 8)));
 }
 MASU_INLINE F16 LoadUint8(const void* p) {
   const __m128i codes = Load128(p);
@@ -441,6 +448,11 @@ MASU_INLINE F16 LoadInt8(const void* p) {
 MASU_INLINE I16 LoadInt(const void* p) {
   I16 result;
   __builtin_memcpy(result.v, p, sizeof(result.v));
+  return result;
+}
+MASU_INLINE I16 LoadByteLanes(const void* p) {
+  I16 result;
+  for (int i = 0; i < 16; ++i) result.v[i] = At<uint8_t>(p, i);
   return result;
 }
 MASU_INLINE F16 LoadUint8(const void* p) {

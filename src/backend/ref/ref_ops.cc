@@ -48,64 +48,52 @@ class FloatWeight final : public PackedWeight {
   std::vector<float> values;  // [outputs, inputs]
 };
 
-uint16_t Half(const std::byte* p) {
-  uint16_t bits;
-  std::memcpy(&bits, p, 2);
-  return bits;
-}
-
 float Rounded(double value, bool round) {
   const auto single = static_cast<float>(value);
   return round ? Bf16ToFloat(FloatToBf16(single)) : single;
 }
 
-// K or V of one token and head as the cache gives it back, rotation undone.
+std::byte* BlockOf(const KvPageLayout& layout, uint32_t layer, const AttentionSequence& sequence,
+                   KvArena& arena, uint32_t position, uint32_t head) {
+  return arena.base() + sequence.page_offsets[position / layout.block_size] +
+         layout.layers[layer].offset + head * layout.layers[layer].head_stride;
+}
+
+// K or V of one token and head as the cache gives it back, rotation undone and K's bias added.
 std::vector<float> ReadVector(const AttentionArgs& args, const AttentionSequence& sequence,
                               uint32_t position, uint32_t head, bool key) {
-  const KvPageLayout& layout = *sequence.layout;
+  const KvPageLayout& layout = sequence.LayoutAt(position);
   const KvLayerLayout& layer = layout.layers[args.layer];
   const KvSide& side = key ? layer.k : layer.v;
-  const uint32_t slot = position % layout.block_size;
-  const std::byte* block = args.arena->base() +
-                           sequence.page_offsets[position / layout.block_size] + layer.offset +
-                           head * layer.head_stride;
-  float scale = 1.0f;
-  if (side.scale == KvScale::kDynamic) {
-    scale = Bf16ToFloat(
-        Half(block + (key ? layer.k_scale_offset : layer.v_scale_offset) + size_t{slot} * 2));
-  }
-  std::vector<float> values(layout.head_dim);
-  for (uint32_t d = 0; d < layout.head_dim; ++d) {
-    const uint64_t at =
-        key ? KvKeyOffset(layout, layer, slot, d) : KvValueOffset(layout, layer, slot, d);
-    values[d] = DecodeKvCode(block + at, side.encoding) * scale;
-  }
+  const std::byte* block = BlockOf(layout, args.layer, sequence, *args.arena, position, head);
+  std::vector<float> values =
+      DecodeKvVector(LoadKvVector(layout, layer, key, position % layout.block_size, block), side,
+                     key ? layer.k_scale(head) : layer.v_scale(head));
   if (side.rotated) Hadamard(values);
+  const KeyBias& bias = args.key_bias;
+  if (!key || bias.bias == nullptr) return values;
+  const uint32_t half = layout.head_dim / 2;
+  const float* b = bias.bias + size_t{head} * layout.head_dim;
+  const float* cosines = bias.cos_sin + size_t{position} * layout.head_dim;
+  for (uint32_t i = 0; i < half; ++i) {
+    const uint32_t first = bias.adjacent_pairs ? 2 * i : i;
+    const uint32_t second = bias.adjacent_pairs ? 2 * i + 1 : half + i;
+    values[first] += b[first] * cosines[i] - b[second] * cosines[half + i];
+    values[second] += b[second] * cosines[i] + b[first] * cosines[half + i];
+  }
   return values;
 }
 
 void WriteVector(const KvWriteArgs& args, const AttentionSequence& sequence, uint32_t position,
                  uint32_t head, bool key, const float* source) {
-  const KvPageLayout& layout = *sequence.layout;
+  const KvPageLayout& layout = sequence.LayoutAt(position);
   const KvLayerLayout& layer = layout.layers[args.layer];
   const KvSide& side = key ? layer.k : layer.v;
-  const uint32_t slot = position % layout.block_size;
-  std::byte* block = args.arena->base() + sequence.page_offsets[position / layout.block_size] +
-                     layer.offset + head * layer.head_stride;
   std::vector<float> values(source, source + layout.head_dim);
   if (side.rotated) Hadamard(values);
-  const size_t bytes = KvElementBytes(side.encoding);
-  std::vector<std::byte> codes(layout.head_dim * bytes);
-  const uint16_t scale = EncodeKvVector(values, side, codes);
-  for (uint32_t d = 0; d < layout.head_dim; ++d) {
-    const uint64_t at =
-        key ? KvKeyOffset(layout, layer, slot, d) : KvValueOffset(layout, layer, slot, d);
-    std::memcpy(block + at, &codes[d * bytes], bytes);
-  }
-  if (side.scale == KvScale::kDynamic) {
-    std::memcpy(block + (key ? layer.k_scale_offset : layer.v_scale_offset) + size_t{slot} * 2,
-                &scale, 2);
-  }
+  StoreKvVector(layout, layer, key, position % layout.block_size,
+                EncodeKvVector(values, side, key ? layer.k_scale(head) : layer.v_scale(head)),
+                BlockOf(layout, args.layer, sequence, *args.arena, position, head));
 }
 
 }  // namespace
@@ -172,8 +160,10 @@ void RefOps::Rope(const RopeArgs& args) {
         float& a = args.adjacent_pairs ? x[2 * i] : x[i];
         float& b = args.adjacent_pairs ? x[2 * i + 1] : x[i + args.head_dim / 2];
         const double cosine = table[i], sine = table[args.head_dim / 2 + i], old_a = a, old_b = b;
-        a = static_cast<float>(old_a * cosine - old_b * sine);
-        b = static_cast<float>(old_b * cosine + old_a * sine);
+        const double factor =
+            args.pair_factors == nullptr ? 1.0 : args.pair_factors[h * (args.head_dim / 2) + i];
+        a = static_cast<float>((old_a * cosine - old_b * sine) * factor);
+        b = static_cast<float>((old_b * cosine + old_a * sine) * factor);
       }
     }
   }
