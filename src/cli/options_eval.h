@@ -3,7 +3,7 @@
 
 #include "cli/options.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
 class App;
 class Option;
 }  // namespace CLI

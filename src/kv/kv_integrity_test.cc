@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <random>
 
@@ -154,6 +155,20 @@ TEST(KvFaults, EveryFlippedBitOfAHeaderIsFoundAndThePageReturnsWithANewTag) {
     rig->Release(all);
     rig.ExpectAllFree(8);
   }
+}
+
+TEST(KvFaults, ZeroesOnePageAndNoOther) {
+  Rig rig(8);
+  BlockTable a = rig.Fill(3 * kBlock);
+  std::vector<std::byte> expected = rig.Contents(a);
+  const auto page_bytes = static_cast<std::ptrdiff_t>(expected.size() / 3);
+  std::fill_n(expected.begin() + page_bytes, page_bytes, std::byte{0});
+  KvFaults(rig.cache()).ZeroContents(PageId(a.pages[1].page));
+  EXPECT_EQ(rig.Contents(a), expected);
+  EXPECT_TRUE(rig.Passes(a));  // headers lie elsewhere
+  EXPECT_THAT(rig->Scrub(8), testing::ElementsAre(PageId(a.pages[1].page)));
+  rig->Release(a);
+  rig.ExpectAllFree(8);
 }
 
 TEST(Scrub, FindsAFlipInAnySealedPageWithinOneRound) {

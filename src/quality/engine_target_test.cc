@@ -20,7 +20,8 @@ std::shared_ptr<LoadedModel> Load(const ByteVector& bytes) {
 }
 
 std::unique_ptr<EngineTarget> Open(const std::shared_ptr<LoadedModel>& model,
-                                   const std::string& setting, EngineConfig config = TinyConfig()) {
+                                   const std::string& setting,
+                                   const EngineConfig& config = TinyConfig()) {
   return EngineTarget::Create(model, config, ParseEncodingSetting(setting).value()).value();
 }
 

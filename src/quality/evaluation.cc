@@ -18,14 +18,11 @@ TaskRun Summarize(std::vector<EvalItem> items) {
     run.score += item.score / count;
     all_have_it = all_have_it && item.log_likelihood.has_value();
     log_likelihood += item.log_likelihood.value_or(0) / count;
-    for (const auto& [name, value] : item.extra) {
-      const auto found = std::find_if(run.extra.begin(), run.extra.end(),
-                                      [&](const auto& entry) { return entry.first == name; });
-      if (found == run.extra.end()) {
-        run.extra.emplace_back(name, value / count);
-      } else {
-        found->second += value / count;
-      }
+    for (const auto& figure : item.extra) {
+      auto mean = std::find_if(run.extra.begin(), run.extra.end(),
+                               [&](const auto& entry) { return entry.first == figure.first; });
+      if (mean == run.extra.end()) mean = run.extra.insert(mean, {figure.first, 0.0});
+      mean->second += figure.second / count;
     }
   }
   run.score = std::clamp(run.score, 0.0, 1.0);  // sums of shares may round beyond 1
@@ -152,9 +149,9 @@ Result<Evaluation> RunEvaluation(const EvaluationRequest& request, PreparedTasks
   ProgressParts parts(tasks.tasks.size() * request.settings.size() + (request.kl ? 1 : 0),
                       progress);
   if (request.kl) {
-    Evaluation::Kl& kl = evaluation.kl.emplace();
+    evaluation.kl = Evaluation::Kl();
     MASU_ASSIGN_OR_RETURN(DivergenceReport divergence,
-                          model.MeasureKl(request.settings, *request.kl, kl,
+                          model.MeasureKl(request.settings, *request.kl, *evaluation.kl,
                                           [&](double f) { parts.Show(f, "comparing"); }));
     for (size_t i = 0; i < divergence.arms.size(); ++i) {
       evaluation.settings[i + 1].divergence = std::move(divergence.arms[i]);

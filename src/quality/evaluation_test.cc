@@ -186,8 +186,8 @@ TEST(Evaluation, RecommendsTheLowestKlAtEachSize) {
 
 TEST(Evaluation, ErrorsNameSettingAndCheck) {
   FakeModel model;
-  const auto unknown = RunEvaluation(Request({"bfloat16", "int9"}), {}, model, nullptr);
-  EXPECT_THAT(unknown.error().message, HasSubstr("int9"));
+  const auto unknown = RunEvaluation(Request({"bfloat16", "fp8_e5m2"}), {}, model, nullptr);
+  EXPECT_THAT(unknown.error().message, HasSubstr("fp8_e5m2"));
   const auto failed = RunEvaluation(Request({"bfloat16", "int8"}),
                                     Scripted({{"bfloat16", Items("+")}}), model, nullptr);
   EXPECT_EQ(failed.error().message, "scripted with int8: nothing for it");

@@ -27,7 +27,7 @@ class OpinionatedTarget final : public EvalTarget {
  public:
   const Tokenizer& tokenizer() const override { return tokenizer_; }
   const ChatTemplate* chat_template() const override { return nullptr; }
-  uint32_t max_model_len() const override { return max_model_len_; }
+  uint32_t max_model_len() const override { return model_len; }
   Result<std::vector<ScoreResult>> Score(std::span<const ScoreQuery> queries,
                                          const Progress&) override {
     std::vector<ScoreResult> results;
@@ -56,7 +56,7 @@ class OpinionatedTarget final : public EvalTarget {
   std::vector<std::string> says;
   std::vector<std::string> contexts;
   std::vector<GenerateQuery> generate_queries;
-  uint32_t max_model_len_ = 8192;
+  uint32_t model_len = 8192;
 
  private:
   std::string Text(const std::vector<TokenId>& tokens) const {
@@ -273,7 +273,7 @@ TEST(PromptTokens, CutsPairsWhereTheContextEnds) {
 
 TEST(PromptTokens, PromptsAreCutToLeaveRoom) {
   OpinionatedTarget target;
-  target.max_model_len_ = 20;
+  target.model_len = 20;
   GenerateQuery query = MakeGenerateQuery(target, "0123456789", 5, {});
   EXPECT_EQ(query.prompt.size(), 11u);
   EXPECT_EQ(query.max_tokens, 5u);

@@ -132,3 +132,13 @@ def test_json_on_standard_output(tiny, tmp_path):
     assert result.returncode == 0, result.stderr
     report = strict_json(result.stdout.encode())
     assert report["arms"][0]["kv_cache_dtype"] == "int8" and report["baseline_perplexity"] > 1
+
+
+def test_int4_without_rotation_is_flagged(smollm2_path):
+    result = run("eval", "kl", smollm2_path, "--kv-cache-dtype", "int4,int4:norotate", "--tokens", 1024, "--activation-dtype", "float32",
+                 "--json", seconds=900)
+    assert result.returncode == 0, result.stderr
+    rotated, plain = strict_json(result.stdout.encode())["arms"]
+    assert rotated["mean_kl_limit"] == plain["mean_kl_limit"] == 0.05
+    assert rotated["mean_kl"] < 0.05 and rotated["flags"] == []
+    assert plain["mean_kl"] > 0.05 and len(plain["flags"]) == 1
