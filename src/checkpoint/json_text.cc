@@ -66,29 +66,32 @@ bool IsTooDeep(std::string_view text) {
 
 }  // namespace
 
-Result<Json> ParseJson(std::string_view text, const std::string& file) {
-  if (IsTooDeep(text)) {
-    return DataLoss("{}: is nested deeper than {} levels; the file is damaged", file,
-                    kMaxJsonDepth);
-  }
+Result<Json> ParseStrictJson(std::string_view text) {
+  if (IsTooDeep(text)) return DataLoss("is nested deeper than {} levels", kMaxJsonDepth);
   // The parser takes a zero byte for the end of the text and would not see what follows.
   if (text.find('\0') != std::string_view::npos) {
-    return DataLoss("{}: is not valid JSON: it has a zero byte; fetch it again", file);
+    return DataLoss("is not valid JSON: it has a zero byte");
   }
   Watcher watcher;
   try {
     Json json = Json::parse(text.begin(), text.end(), std::ref(watcher));
-    if (!watcher.fault().empty()) {
-      return DataLoss("{}: {}; the file is damaged, fetch it again", file, watcher.fault());
-    }
-    if (!json.is_object()) return DataLoss("{}: is not a JSON object; fetch it again", file);
+    if (!watcher.fault().empty()) return DataLoss("{}", watcher.fault());
     return json;
   } catch (const Json::exception& error) {
     std::string what = error.what();
     std::ranges::replace_if(
         what, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-    return DataLoss("{}: is not valid JSON: {}; fetch it again", file, what);
+    return DataLoss("is not valid JSON: {}", what);
   }
+}
+
+Result<Json> ParseJson(std::string_view text, const std::string& file) {
+  Result<Json> json = ParseStrictJson(text);
+  if (!json.ok()) {
+    return DataLoss("{}: {}; the file is damaged, fetch it again", file, json.error().message);
+  }
+  if (!json->is_object()) return DataLoss("{}: is not a JSON object; fetch it again", file);
+  return json;
 }
 
 }  // namespace masu
