@@ -69,11 +69,8 @@ TEST(KvEncodings, Int8ErrorPerChannelBesideAnOutlier) {
       values[3] *= 50;
       std::vector<float> rotated = values;
       Hadamard(rotated);
-      std::vector<std::byte> codes(head_dim);
-      const float scale =
-          Bf16ToFloat(EncodeKvVector(rotated, {KvEncoding::kInt8, KvScale::kDynamic, true}, codes));
-      for (uint32_t d = 0; d < head_dim; ++d)
-        rotated[d] = DecodeKvCode(&codes[d], KvEncoding::kInt8) * scale;
+      const KvSide side{KvEncoding::kInt8, KvScale::kDynamic, true};
+      rotated = DecodeKvVector(EncodeKvVector(rotated, side), side);
       Hadamard(rotated);
       for (uint32_t d = 0; d < head_dim; ++d) {
         if (d == 3) continue;
