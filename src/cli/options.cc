@@ -1,4 +1,4 @@
-// The only file that includes CLI11, which is slow to compile.
+// With kv_flags.cc the only file that includes CLI11, which is slow to compile.
 #include "cli/options.h"
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,7 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "cli/kv_flags.h"
 #include "engine/fault_injection.h"
 
 namespace masu {
@@ -116,11 +117,7 @@ void AddSwapOptions(CLI::App& app, EngineConfig& config) {
 }
 
 void AddEngineOptions(CLI::App& app, EngineConfig& config) {
-  app.add_option("--kv-cache-dtype", config.kv_cache_dtype,
-                 "auto, bfloat16, float16, float32, fp8 (= fp8_e4m3), fp8_e5m2 or int8")
-      ->capture_default_str();
-  app.add_option("--kv-scale", config.kv_scale, "scales of 8-bit caches: auto, dynamic or unit")
-      ->capture_default_str();
+  AddKvEncodingFlags(app, config);
   app.add_option_function<std::string>(
          "--kv-cache-memory-bytes",
          [&config](const std::string& text) {
@@ -366,8 +363,9 @@ void AddPlanOptions(CLI::App& app, PlanOptions& options) {
       ->check(kShare)
       ->capture_default_str();
   app.add_option("--kv-cache-dtype", options.kv_cache_dtypes,
-                 "all (default), auto, or a list such as bfloat16,fp8,int8")
+                 "all (default), auto, or a list such as bfloat16,fp8,int8,int8/int4")
       ->delimiter(',');
+  AddSkipLayersFlag(app, options.kv_cache_dtype_skip_layers);
   app.add_option("--kv-scale", options.kv_scale, "auto, dynamic, unit or checkpoint")
       ->capture_default_str();
   app.add_option("--weights", options.weights,
@@ -476,6 +474,7 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   AddModel(*serve_app, serve.model);
   AddServerOptions(*serve_app, serve.server);
   AddEngineOptions(*serve_app, serve.engine);
+  AddKvServingFlags(*serve_app, serve.engine, serve.server, serve.kv_policy);
   AddForeignFlags(*serve_app);
 
   GenerateOptions generate;

@@ -16,6 +16,7 @@ struct ServeOptions {
   std::string model;
   EngineConfig engine;
   ServerConfig server;
+  std::string kv_policy;  // a file; empty: none
 };
 
 struct GenerateOptions {
@@ -77,6 +78,7 @@ struct PlanOptions {
   double gpu_memory_utilization = 0.90;
   std::vector<std::string> kv_cache_dtypes;
   std::string kv_scale = "auto";
+  std::string kv_cache_dtype_skip_layers;
   std::vector<std::string> weights;
   std::optional<uint32_t> context;
   std::string overhead;
