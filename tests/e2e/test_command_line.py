@@ -47,8 +47,10 @@ def test_help(command, flag):
      --gpu-memory-utilization --max-model-len --block-size --max-num-seqs --max-num-batched-tokens --scheduling-policy
      --max-num-queued-reqs --max-logprobs --seed --activation-dtype --device --swap-space --metrics-prefix
      --enable-prefix-caching --no-enable-prefix-caching --enable-fair-share --no-enable-fair-share --max-kv-share-per-key
-     --request-timeout --shutdown-timeout"""),
-    ("generate", "--prompt --max-tokens --temperature --kv-cache-dtype --activation-dtype"),
+     --request-timeout --shutdown-timeout --kv-cache-dtype-k --kv-cache-dtype-v --kv-cache-dtype-skip-layers
+     --kv-cache-dtype-choices --kv-policy --drift-sample --retry-on-degeneration"""),
+    ("generate", """--prompt --max-tokens --temperature --kv-cache-dtype --activation-dtype --kv-cache-dtype-k --kv-cache-dtype-v
+     --kv-cache-dtype-skip-layers --kv-scale"""), ("plan", "--kv-cache-dtype --kv-cache-dtype-skip-layers --kv-scale"),
     ("chat", "--max-tokens --temperature --system"), ("info", "--why --url")])
 def test_help_is_complete(command, options):
     text = run(command, "--help").stdout
@@ -104,7 +106,9 @@ BAD_VALUES = [
     ("--long-prefill-token-threshold", "x"), ("--max-model-len", "18014398509481985K"), ("--api-key", ""),
     ("--max-kv-share-per-key", "0"), ("--max-kv-share-per-key", "2"), ("--max-kv-share-per-key", "0.0001"),
     ("--request-timeout", "0"), ("--request-timeout", "-1"), ("--request-timeout", "soon"), ("--shutdown-timeout", "-1"),
-    ("--shutdown-timeout", "x"),
+    ("--shutdown-timeout", "x"), ("--kv-cache-dtype-k", "fp7"), ("--kv-cache-dtype-v", ""), ("--kv-cache-dtype-skip-layers", "99"),
+    ("--kv-cache-dtype-skip-layers", "some"), ("--kv-cache-dtype-choices", "int9"), ("--kv-cache-dtype-choices", "none,int8"),
+    ("--drift-sample", "2"), ("--drift-sample", "-1"), ("--drift-sample", "nan"), ("--kv-policy", ""), ("--kv-policy", "absent.json"),
 ]
 
 
