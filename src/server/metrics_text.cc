@@ -313,6 +313,7 @@ std::string MetricsWriter::Text(MetricsPrefix prefix) const {
   const auto add = [&](const char* name, bool ours) {
     for (const Entry& entry : families_) {
       if (!ours && entry.known == Known::kOursOnly) continue;
+      if (entry.family.metric.empty()) continue;  // what depends on a setting or a model
       families.push_back(entry.family);
       families.back().name = name + entry.family.name;
     }
