@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cli/options.h"
+#include "engine/loaded_model.h"
 
 namespace masu {
 
@@ -15,6 +16,10 @@ int RunTokenize(const TokenizeOptions& options);
 int RunDetokenize(const DetokenizeOptions& options);
 int RunTemplate(const TemplateOptions& options);
 int RunPlan(const PlanOptions& options);
+
+// Runs the KV guard in the mode that --kv-guard names, says what it found, and may leave more
+// layers at 16 bits: true then, and the plan of memory is another. Errors: it refuses.
+Result<bool> GuardKvCache(const std::string& guard, LoadedModel& model, EngineConfig& config);
 
 // Prints "masu: message" and returns 1.
 int PrintError(const Error& error);

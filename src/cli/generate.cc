@@ -84,10 +84,13 @@ Result<Runtime> Start(const GenerateOptions& options) {
       runtime.model,
       LoadedModel::Load(options.model, config,
                         is_terminal ? LoadedModel::Progress(ShowProgress) : LoadedModel::Progress(),
-                        /*needs_tokenizer=*/true, [is_terminal](const EngineMemory& memory) {
+                        /*needs_tokenizer=*/true,
+                        [is_terminal](const EngineMemory& memory) -> Result<void> {
                           // Elsewhere standard error is for errors.
                           if (is_terminal) std::fputs(FormatEngineMemory(memory).c_str(), stderr);
+                          return {};
                         }));
+  MASU_TRY(GuardKvCache(options.kv_guard, *runtime.model, config));
   MASU_ASSIGN_OR_RETURN(runtime.engine, Engine::Create(runtime.model, config));
   runtime.loop = std::make_unique<EngineLoop>(*runtime.engine);
   return runtime;

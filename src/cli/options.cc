@@ -1,4 +1,4 @@
-// This and options_eval.cc are the only files that include CLI11, which is slow to compile.
+// Of the few files that include CLI11, which is slow to compile: kv_flags.cc, options_eval.cc.
 #include "cli/options.h"
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,7 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "cli/kv_flags.h"
 #include "cli/options_eval.h"
 #include "engine/fault_injection.h"
 
@@ -202,11 +203,7 @@ void AddSwapOptions(CLI::App& app, EngineConfig& config) {
 }
 
 void AddEngineOptions(CLI::App& app, EngineConfig& config) {
-  app.add_option("--kv-cache-dtype", config.kv_cache_dtype,
-                 "auto, bfloat16, float16, float32, fp8 (= fp8_e4m3), fp8_e5m2 or int8")
-      ->capture_default_str();
-  app.add_option("--kv-scale", config.kv_scale, "scales of 8-bit caches: auto, dynamic or unit")
-      ->capture_default_str();
+  AddKvEncodingFlags(app, config);
   AddScaleFile(app, config.quantization_param_path);
   app.add_option("--gpu-memory-utilization,--device-memory-utilization",
                  config.gpu_memory_utilization,
@@ -384,6 +381,7 @@ void AddTemplateOptions(CLI::App& app, TemplateOptions& options) {
 void AddGenerateOptions(CLI::App& app, GenerateOptions& options) {
   AddModel(app, options.model);
   AddEngineOptions(app, options.engine);
+  AddKvGuardFlag(app, options.kv_guard);
   app.add_option("--max-tokens", options.max_tokens,
                  fmt::format("longest answer; default: the checkpoint's generation_config.json, "
                              "else {}",
@@ -415,8 +413,9 @@ void AddPlanOptions(CLI::App& app, PlanOptions& options) {
       ->check(kShare)
       ->capture_default_str();
   app.add_option("--kv-cache-dtype", options.kv_cache_dtypes,
-                 "all (default), auto, or a list such as bfloat16,fp8,int8")
+                 "all (default), auto, or a list such as bfloat16,fp8,int8,int8/int4")
       ->delimiter(',');
+  AddSkipLayersFlag(app, options.kv_cache_dtype_skip_layers);
   app.add_option("--kv-scale", options.kv_scale, "auto, dynamic, unit or checkpoint")
       ->capture_default_str();
   app.add_option("--weights", options.weights,
@@ -505,6 +504,8 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   AddModel(*serve_app, serve.model);
   AddServerOptions(*serve_app, serve.server);
   AddEngineOptions(*serve_app, serve.engine);
+  AddKvGuardFlag(*serve_app, serve.kv_guard);
+  AddKvServingFlags(*serve_app, serve.engine, serve.server, serve.kv_policy);
   AddForeignFlags(*serve_app);
 
   GenerateOptions generate;

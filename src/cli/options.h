@@ -15,12 +15,15 @@ namespace masu {
 
 struct ServeOptions {
   std::string model;
+  std::string kv_guard = "warn";
   EngineConfig engine;
   ServerConfig server;
+  std::string kv_policy;  // a file; empty: none
 };
 
 struct GenerateOptions {
   std::string model;
+  std::string kv_guard = "warn";
   EngineConfig engine;
   std::string prompt;  // "-": standard input
   std::string system;  // chat only
@@ -86,6 +89,7 @@ struct PlanOptions {
   double gpu_memory_utilization = 0.90;
   std::vector<std::string> kv_cache_dtypes;
   std::string kv_scale = "auto";
+  std::string kv_cache_dtype_skip_layers;
   std::vector<std::string> weights;
   std::optional<uint32_t> context;
   std::string overhead;

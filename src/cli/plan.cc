@@ -69,6 +69,7 @@ Result<PlanRequest> MakeRequest(const PlanOptions& options) {
   request.gpu_memory_utilization = options.gpu_memory_utilization;
   if (!options.kv_cache_dtypes.empty()) request.kv_cache_dtypes = options.kv_cache_dtypes;
   request.kv.scale = options.kv_scale;
+  request.kv.skip_layers = options.kv_cache_dtype_skip_layers;
   if (!options.weights.empty()) request.weights = options.weights;
   if (options.context) request.context = *options.context;
   if (!options.overhead.empty()) {

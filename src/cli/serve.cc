@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "engine/engine_memory.h"
 #include "ops/ops.h"
+#include "server/kv_policy.h"
 #include "server/request_memory.h"
 #include "server/server.h"
 
@@ -31,11 +32,21 @@ void Load(const ServeOptions& options, Server& server, Loading& loading) {
         ShowProgress(fraction, what);
       },
       /*needs_tokenizer=*/true,
-      [](const EngineMemory& memory) {
+      [&](const EngineMemory& memory) -> Result<void> {
         std::printf("%s", FormatEngineMemory(memory).c_str());
         std::fflush(stdout);
+        return server.CheckCache(options.model, memory.cache_info, config);
       });
   if (!model.ok()) return server.SetFailed(model.error());
+  const Result<bool> changed = GuardKvCache(options.kv_guard, *model.value(), config);
+  if (!changed.ok()) return server.SetFailed(changed.error());
+  if (*changed) {
+    const auto memory =
+        PlanEngineMemory(model.value()->shape, model.value()->config, config,
+                         model.value()->kv_scales ? &*model.value()->kv_scales : nullptr);
+    if (!memory.ok()) return server.SetFailed(memory.error());
+    std::printf("%s", FormatEngineMemory(*memory).c_str());
+  }
   auto engine = Engine::Create(model.value(), config);
   if (!engine.ok()) return server.SetFailed(engine.error());
   loading.engine = std::move(engine).value();
@@ -43,8 +54,9 @@ void Load(const ServeOptions& options, Server& server, Loading& loading) {
   std::printf("%s: %s of weights, %s, activations %s, %u threads\n", loaded.name.c_str(),
               FormatBytes(loaded.weight_bytes).c_str(), loaded.isa.c_str(),
               loaded.activation_dtype.c_str(), loaded.ops->num_threads());
-  loading.loop = std::make_unique<EngineLoop>(*loading.engine);
+  // The server observes the engine from its first step on.
   server.SetModel(loading.engine, model.value());
+  loading.loop = std::make_unique<EngineLoop>(*loading.engine);
   std::printf("ready on http://%s:%u\n", options.server.http.host.c_str(), server.port());
   std::fflush(stdout);
 }
@@ -56,6 +68,11 @@ int RunServe(const ServeOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);  // a log whose reader is gone must not end the server
   ServerConfig config = options.server;
   config.http.shutdown_on_signals = true;
+  if (!options.kv_policy.empty()) {
+    auto policy = ReadKvPolicy(options.kv_policy);
+    if (!policy.ok()) return PrintError(policy.error());
+    config.kv_policy = std::make_shared<const KvPolicy>(std::move(policy).value());
+  }
   auto server = Server::Listen(config);
   if (!server.ok()) return PrintError(server.error());
   std::fprintf(stderr, "listening on http://%s:%u, loading %s\n", config.http.host.c_str(),

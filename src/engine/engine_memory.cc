@@ -195,8 +195,11 @@ Result<uint32_t> FindKvChoice(const CacheInfo& info, const std::string& name) {
   for (uint32_t i = 0; i < info.choices.size(); ++i) {
     const KvChoiceInfo& choice = info.choices[i];
     if (choice.name == wanted.canonical || choice.name == name) return i;
-    if (!says_scale && choice.kv_cache_dtype == wanted.encoding) return i;
     known += (known.empty() ? "" : ", ") + choice.name;
+  }
+  // Only then by the encoding alone: fp8_e4m3 is also the name of the one with dynamic scales.
+  for (uint32_t i = 0; !says_scale && i < info.choices.size(); ++i) {
+    if (info.choices[i].kv_cache_dtype == wanted.encoding) return i;
   }
   return InvalidArgument(
       "kv_cache_dtype '{}' is not among those that this server offers: {}; start it with "

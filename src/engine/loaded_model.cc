@@ -152,7 +152,7 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   if (plan_report) {
     MASU_ASSIGN_OR_RETURN(const EngineMemory memory,
                           PlanEngineMemory(loaded->shape, loaded->config, config, scales));
-    plan_report(memory);
+    MASU_TRY(plan_report(memory));
   }
   MASU_ASSIGN_OR_RETURN(
       loaded->ops,

@@ -34,8 +34,9 @@ class LoadedModel {
 
   // `progress` gets a fraction from 0 to 1 and what is being done; called on the calling thread.
   using Progress = std::function<void(double fraction, const std::string& what)>;
-  // Gets the plan of memory before weights are read, on the calling thread.
-  using PlanReport = std::function<void(const EngineMemory& memory)>;
+  // Gets the plan of memory before weights are read, on the calling thread; its error ends the
+  // load.
+  using PlanReport = std::function<Result<void>(const EngineMemory& memory)>;
   // `path` is one that Checkpoint::Open takes. Uses num_threads, isa, backend, activation_dtype and
   // quantization_param_path of `config`. Without `needs_tokenizer` a checkpoint that has none
   // (golden data for numerics) gives a null tokenizer instead of an error. With `report`, a plan

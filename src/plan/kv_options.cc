@@ -77,6 +77,13 @@ Result<KvSide> MakeSide(const std::string& name, const Words& words, bool takes_
                      "has no int4 cache; use auto, fp8 or int8, and quantized weights instead",
                      name);
   }
+  if (*parsed == KvEncoding::kInt4 && facts.head_dim % kKvGroup != 0) {
+    return MakeError(
+        ErrorCode::kUnimplemented,
+        "Model architecture not supported for kv_cache_dtype='{}': its groups of {} do "
+        "not divide the head size {}; use auto or int8, and quantized weights instead",
+        name, kKvGroup, facts.head_dim);
+  }
   std::string scale = takes_scale || *parsed == KvEncoding::kFp8E4M3 ? words.scale : "auto";
   if (*parsed == KvEncoding::kFp8E4M3) {
     if (scale == "auto" && facts.brings_scales) scale = "checkpoint";
@@ -141,14 +148,16 @@ KvModelFacts KvFactsOf(const PlanConfig& config) {
           .wide = config.dtype == "float16" ? "float16" : "bfloat16",
           .asks_for_fp8 = config.fp8_kv_cache,
           .brings_scales = config.fp8_kv_scales,
-          .latent = config.latent.has_value()};
+          .latent = config.latent.has_value(),
+          .head_dim = config.latent ? 0 : config.head_dim};
 }
 
 KvModelFacts KvFactsOf(const ModelConfig& config) {
   KvModelFacts facts{.num_layers = config.num_layers,
                      .slides = {},
                      .wide = config.half_dtype,
-                     .asks_for_fp8 = config.kv_cache_dtype == "fp8"};
+                     .asks_for_fp8 = config.kv_cache_dtype == "fp8",
+                     .head_dim = config.head_dim};
   for (uint32_t i = 0; i < config.num_layers; ++i) facts.slides.push_back(config.WindowOf(i) > 0);
   return facts;
 }

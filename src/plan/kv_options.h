@@ -33,6 +33,7 @@ struct KvModelFacts {
   bool asks_for_fp8 = false;      // what "auto" means: the checkpoint wants an fp8 cache
   bool brings_scales = false;     // usable ones, for K and V of every layer
   bool latent = false;
+  uint32_t head_dim = 0;  // 0: not known
 };
 KvModelFacts KvFactsOf(const PlanConfig& config);
 KvModelFacts KvFactsOf(const ModelConfig& config);

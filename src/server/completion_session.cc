@@ -13,38 +13,38 @@ namespace {
 // A session that is far behind the engine lets the others have the I/O thread in between.
 constexpr size_t kUpdatesPerTurn = 64;
 
+// A stream has been read before it is known to be bad. Scores of the prompt come with the answer
+// and of the same cache, so what asks for them stays as it is.
+bool MayRetry(const GenerationRequest& request) {
+  const bool scores_prompt =
+      request.sampling.prompt_logprobs || (request.echo && request.sampling.logprobs.has_value());
+  return !request.stream && !scores_prompt && request.max_tokens != 0u;
+}
+
 }  // namespace
 
 class CompletionSession::PromptSink : public OutputSink {
  public:
-  PromptSink(std::shared_ptr<CompletionSession> session, size_t prompt)
-      : session_(std::move(session)), prompt_(prompt) {}
+  PromptSink(std::shared_ptr<CompletionSession> session, Origin origin)
+      : session_(std::move(session)), origin_(origin) {}
   void OnUpdate(RequestId id, ChoiceUpdate update) override {
-    session_->Enqueue(prompt_, id, std::move(update));
+    session_->Enqueue(origin_, id, std::move(update));
   }
 
  private:
   std::shared_ptr<CompletionSession> session_;
-  size_t prompt_;
+  Origin origin_;
 };
 
 CompletionSession::CompletionSession(SessionSpec spec, SessionDeps deps)
     : spec_(std::move(spec)),
       deps_(std::move(deps)),
       drops_output_(spec_.request.max_tokens == 0u),
-      prompt_logprobs_(spec_.prompts.size()),
-      cached_tokens_(spec_.prompts.size()) {
-  const GenerationRequest& request = spec_.request;
-  const ChoiceTextOptions options{.stop = request.stop,
-                                  .include_stop = request.include_stop,
-                                  .skip_special_tokens = request.skip_special_tokens,
-                                  .min_tokens = request.sampling.min_tokens,
-                                  .stop_token_ids = request.sampling.stop_token_ids};
-  for (size_t i = 0; i < spec_.prompts.size() * n(); ++i) {
-    choices_.emplace_back(*deps_.model->tokenizer, options);
-    if (request.echo)
-      choices_.back().offset_base = CountCharacters(spec_.prompts[PromptOf(i)].text);
-  }
+      retry_choice_(MayRetry(spec_.request) ? deps_.model->kv->RetryChoice(spec_.kv.choice)
+                                            : std::nullopt),
+      prompt_logprobs_(spec_.prompts.size()) {
+  for (size_t i = 0; i < spec_.prompts.size() * n(); ++i)
+    choices_.push_back(MakeChoice(PromptOf(i)));
   uint64_t prompt_tokens = 0;
   uint32_t max_tokens = 0;
   for (const BuiltPrompt& prompt : spec_.prompts) {
@@ -52,11 +52,24 @@ CompletionSession::CompletionSession(SessionSpec spec, SessionDeps deps)
     max_tokens = std::max(max_tokens, prompt.max_tokens);
   }
   deps_.record->OnAdmitted(static_cast<uint32_t>(choices_.size()), n(), max_tokens, prompt_tokens);
+  deps_.record->metrics().CountKvChoice(
+      deps_.model->engine->cache_info().choices[spec_.kv.choice].name);
+}
+
+CompletionSession::Choice CompletionSession::MakeChoice(size_t prompt) const {
+  const GenerationRequest& request = spec_.request;
+  Choice choice(*deps_.model->tokenizer, {.stop = request.stop,
+                                          .include_stop = request.include_stop,
+                                          .skip_special_tokens = request.skip_special_tokens,
+                                          .min_tokens = request.sampling.min_tokens,
+                                          .stop_token_ids = request.sampling.stop_token_ids});
+  if (request.echo) choice.offset_base = CountCharacters(spec_.prompts[prompt].text);
+  return choice;
 }
 
 void CompletionSession::Start() {
   for (size_t i = 0; i < spec_.prompts.size(); ++i) {
-    Result<RequestId> id = deps_.model->engine->Submit(MakeRequest(i));
+    Result<RequestId> id = deps_.model->engine->Submit(MakeRequest({.prompt = i}));
     if (!id.ok()) {
       AbortAll();
       const bool ours = HttpStatus(id.error().code) == 500;
@@ -82,11 +95,12 @@ void CompletionSession::Start() {
   deps_.io->Post([self = shared_from_this()] { self->Drain(); });
 }
 
-Request CompletionSession::MakeRequest(size_t prompt) {
+Request CompletionSession::MakeRequest(Origin origin) {
   Request request;
-  request.prompt = spec_.prompts[prompt].tokens;
+  const BuiltPrompt& prompt = spec_.prompts[origin.prompt];
+  request.prompt = prompt.tokens;
   request.sampling = spec_.request.sampling;
-  request.sampling.max_tokens = spec_.prompts[prompt].max_tokens;
+  request.sampling.max_tokens = prompt.max_tokens;
   if (spec_.request.echo && WantsLogprobs()) {
     request.sampling.prompt_logprobs =
         std::max(request.sampling.prompt_logprobs.value_or(0), *request.sampling.logprobs);
@@ -95,7 +109,10 @@ Request CompletionSession::MakeRequest(size_t prompt) {
   request.owner = spec_.owner;
   request.deadline = spec_.deadline;
   request.cache_salt = spec_.request.cache_salt;
-  request.sink = std::make_shared<PromptSink>(shared_from_this(), prompt);
+  const uint32_t kv_choice = origin.is_retry ? *retry_choice_ : spec_.kv.choice;
+  request.kv_cache_dtype = deps_.model->engine->cache_info().choices[kv_choice].name;
+  request.kv_class = spec_.kv.kv_class;
+  request.sink = std::make_shared<PromptSink>(shared_from_this(), origin);
   return request;
 }
 
@@ -128,10 +145,10 @@ void CompletionSession::Shutdown() {
   });
 }
 
-void CompletionSession::Enqueue(size_t prompt, RequestId id, ChoiceUpdate update) {
+void CompletionSession::Enqueue(Origin origin, RequestId id, ChoiceUpdate update) {
   {
     std::lock_guard lock(mutex_);
-    inbox_.push_back({prompt, id, std::move(update), Clock::now()});
+    inbox_.push_back({origin, id, std::move(update), Clock::now()});
     if (!submitted_ || drain_posted_) return;
     drain_posted_ = true;
   }
@@ -163,7 +180,8 @@ void CompletionSession::Drain() {
 
 void CompletionSession::Handle(News news) {
   if (news.update.choice >= n()) return;
-  const size_t index = news.prompt * n() + news.update.choice;
+  if (news.origin.is_retry) return HandleRetry(std::move(news));
+  const size_t index = news.origin.prompt * n() + news.update.choice;
   Choice& choice = choices_[index];
   if (choice.text.finished()) return;
   if (news.update.finish == FinishReason::kError) {
@@ -179,22 +197,9 @@ void CompletionSession::Handle(News news) {
   }
   deps_.record->OnTokens(static_cast<uint32_t>(index),
                          static_cast<uint32_t>(news.update.tokens.size()), news.when);
-  if (!news.update.prompt_logprobs.empty() && prompt_logprobs_[news.prompt].empty()) {
-    prompt_logprobs_[news.prompt] = std::move(news.update.prompt_logprobs);
-  }
-  if (choice.text.num_tokens() == 0 && !news.update.tokens.empty()) {
-    std::optional<uint32_t>& cached = cached_tokens_[news.prompt];
-    cached = std::min(cached.value_or(UINT32_MAX), news.update.cached_tokens);
-  }
-  const uint32_t number = news.update.choice;
-  ChoiceDelta delta = choice.text.Push(std::move(news.update));
-  if (delta.stopped_by_string) deps_.model->engine->StopChoice(news.id, number);
-  if (drops_output_) {
-    delta.text.clear();
-    delta.tokens.clear();
-    delta.text_offsets.clear();
-  }
-  for (uint64_t& offset : delta.text_offsets) offset += choice.offset_base;
+  std::vector<TokenOutput>& prompt_logprobs = prompt_logprobs_[news.origin.prompt];
+  if (prompt_logprobs.empty()) prompt_logprobs = std::move(news.update.prompt_logprobs);
+  ChoiceDelta delta = Take(choice, news);
   if (delta.finish) ++num_finished_;
   if (spec_.request.stream) {
     StreamDelta(index, delta);
@@ -205,6 +210,22 @@ void CompletionSession::Handle(News news) {
   }
 }
 
+// What the update adds to the choice; tells the engine if a stop string ended it.
+ChoiceDelta CompletionSession::Take(Choice& choice, News& news) {
+  if (choice.text.num_tokens() == 0 && !news.update.tokens.empty())
+    choice.cached_tokens = news.update.cached_tokens;
+  const uint32_t number = news.update.choice;
+  ChoiceDelta delta = choice.text.Push(std::move(news.update));
+  if (delta.stopped_by_string) deps_.model->engine->StopChoice(news.id, number);
+  if (drops_output_) {
+    delta.text.clear();
+    delta.tokens.clear();
+    delta.text_offsets.clear();
+  }
+  for (uint64_t& offset : delta.text_offsets) offset += choice.offset_base;
+  return delta;
+}
+
 void CompletionSession::Collect(Choice& choice, ChoiceDelta delta) {
   choice.answer += delta.text;
   choice.offsets.insert(choice.offsets.end(), delta.text_offsets.begin(), delta.text_offsets.end());
@@ -213,20 +234,29 @@ void CompletionSession::Collect(Choice& choice, ChoiceDelta delta) {
 
 void CompletionSession::FinishAnswer() {
   // The worker reads what no one changes any more.
-  deps_.workers->Post([self = shared_from_this()] { self->SendAnswer(); });
+  if (retry_choice_ && !std::exchange(judged_, true))
+    return deps_.workers->Post([self = shared_from_this()] { self->JudgeAnswers(); });
+  deps_.workers->Post([self = shared_from_this()] {
+    self->CountRetries();
+    self->SendAnswer();
+  });
   End(EndOutcome());
 }
 
 Outcome CompletionSession::EndOutcome() const {
-  const bool length = std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) {
-    return choice.text.finish() == FinishReason::kLength;
-  });
-  return length ? Outcome::kLength : Outcome::kStop;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    if (SentChoice(i).text.finish() == FinishReason::kLength) return Outcome::kLength;
+  }
+  return Outcome::kStop;
 }
 
 void CompletionSession::End(Outcome outcome) {
   if (done_) return;
   done_ = true;
+  for (const std::optional<Retry>& retry : retries_) {
+    if (retry && !retry->ended())
+      deps_.record->metrics().CountRetry(retry->reason, RetryOutcome::kAborted);
+  }
   deps_.record->Finish(outcome);
   deps_.on_done();
 }
@@ -259,17 +289,26 @@ uint32_t CompletionSession::CountedTokens(const ChoiceText& text) const {
 Usage CompletionSession::TotalUsage() const {
   Usage usage;
   for (const BuiltPrompt& prompt : spec_.prompts) usage.prompt_tokens += prompt.tokens.size();
-  for (const std::optional<uint32_t>& cached : cached_tokens_)
-    usage.cached_tokens += cached.value_or(0);
-  for (const Choice& choice : choices_) usage.completion_tokens += CountedTokens(choice.text);
+  for (size_t i = 0; i < spec_.prompts.size(); ++i) usage.cached_tokens += CachedTokens(i);
+  for (size_t i = 0; i < choices_.size(); ++i)
+    usage.completion_tokens += CountedTokens(SentChoice(i).text);
   return usage;
+}
+
+uint32_t CompletionSession::CachedTokens(size_t prompt) const {
+  std::optional<uint32_t> cached;
+  for (size_t i = prompt * n(); i < (prompt + 1) * n(); ++i) {
+    const std::optional<uint32_t>& of_choice = SentChoice(i).cached_tokens;
+    if (of_choice) cached = std::min(cached.value_or(*of_choice), *of_choice);
+  }
+  return cached.value_or(0);
 }
 
 Usage CompletionSession::UsageOf(size_t index, uint32_t completion_tokens) const {
   const size_t prompt = PromptOf(index);
   return {.prompt_tokens = spec_.prompts[prompt].tokens.size(),
           .completion_tokens = completion_tokens,
-          .cached_tokens = cached_tokens_[prompt].value_or(0)};
+          .cached_tokens = CachedTokens(prompt)};
 }
 
 Json CompletionSession::StopReason(const ChoiceText& text) const {

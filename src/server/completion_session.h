@@ -3,8 +3,8 @@
 // Threads: Start on a worker; the engine's thread only leaves updates in an inbox; everything else
 // happens on the I/O thread, where the inbox is drained. Writing a whole answer goes to a worker
 // when the last choice has ended and nothing changes any more.
-// States: submitting -> running -> done (answered, failed or cancelled). Done is final: late
-// updates are dropped.
+// States: submitting -> running -> (judging -> retrying) -> done (answered, failed or cancelled).
+// Done is final: late updates are dropped. The states in brackets: session_retry.cc.
 #pragma once
 
 #include <chrono>
@@ -13,11 +13,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "engine/choice_text.h"
+#include "server/degeneration.h"
 #include "server/executor.h"
 #include "server/http.h"
+#include "server/kv_selector.h"
 #include "server/metrics.h"
 #include "server/openai_request.h"
 #include "server/openai_response.h"
@@ -33,6 +36,7 @@ struct SessionSpec {
   GenerationRequest request;
   std::vector<BuiltPrompt> prompts;
   ResponseHead head;
+  KvSelection kv;
   std::string owner;  // whose key it came with
   std::optional<RequestRecord::Clock::time_point> deadline;
 };
@@ -67,26 +71,58 @@ class CompletionSession : public std::enable_shared_from_this<CompletionSession>
     Choice(const Tokenizer& tokenizer, const ChoiceTextOptions& options)
         : text(tokenizer, options) {}
     ChoiceText text;
-    bool begun = false;               // its first chunk was sent
-    uint64_t offset_base = 0;         // characters of the echoed prompt
+    bool begun = false;        // its first chunk was sent
+    uint64_t offset_base = 0;  // characters of the echoed prompt
+    // Tokens that it did not have to compute; none before it has begun.
+    std::optional<uint32_t> cached_tokens = {};
     std::string answer;               // without streaming: all text,
     std::vector<TokenOutput> tokens;  // tokens,
     std::vector<uint64_t> offsets;    // and where they begin
   };
+  // Which prompt, and whether it is the first time that it is answered.
+  struct Origin {
+    size_t prompt = 0;
+    bool is_retry = false;
+  };
   struct News {
-    size_t prompt;
+    Origin origin;
     RequestId id;
     ChoiceUpdate update;
     Clock::time_point when;
   };
+  // A choice that is made once more, and what came of that.
+  struct Retry {
+    Retry(Degeneration why, Choice again) : reason(why), choice(std::move(again)) {}
+    Degeneration reason;
+    Choice choice;
+    bool failed = false;  // the first answer stays
+    bool ended() const { return failed || choice.text.finished(); }
+  };
 
-  void Enqueue(size_t prompt, RequestId id, ChoiceUpdate update);
-  Request MakeRequest(size_t prompt);
+  void Enqueue(Origin origin, RequestId id, ChoiceUpdate update);
+  Choice MakeChoice(size_t prompt) const;
+  Request MakeRequest(Origin origin);
   void AbortAll();
   void Drain();
   void Handle(News news);
+  ChoiceDelta Take(Choice& choice, News& news);
   static void Collect(Choice& choice, ChoiceDelta delta);
   void FinishAnswer();
+
+  // On a worker: looks for degenerate answers, and sends the answer if there are none.
+  void JudgeAnswers();
+  std::optional<Degeneration> JudgeChoice(const Choice& choice) const;
+  void BeginRetries(const std::vector<std::optional<Degeneration>>& verdicts);
+  void SubmitRetry(size_t prompt, const std::vector<bool>& wanted);  // on a worker
+  void FailRetries(size_t prompt);
+  void HandleRetry(News news);
+  void FinishIfRetried();
+  void CountRetries() const;  // on a worker, when all have ended
+  bool IsRetried(size_t index) const;
+  const Choice& SentChoice(size_t index) const;  // the one that the answer shows
+  ResponseHead RetryHead(size_t index) const;
+  ResponseHead SentHead() const;
+
   Outcome EndOutcome() const;
   void End(Outcome outcome);
   void Fail(const Error& error, Outcome outcome);
@@ -111,11 +147,14 @@ class CompletionSession : public std::enable_shared_from_this<CompletionSession>
   Json StopReason(const ChoiceText& text) const;
   Usage TotalUsage() const;
   Usage UsageOf(size_t index, uint32_t completion_tokens) const;  // of one choice so far
+  uint32_t CachedTokens(size_t prompt) const;                     // that no choice had to compute
   uint32_t CountedTokens(const ChoiceText& text) const;
 
   const SessionSpec spec_;
   const SessionDeps deps_;
   const bool drops_output_;  // echo with max_tokens 0: the prompt is scored, nothing generated
+  // Where degenerate answers are made once more, of CacheInfo::choices; nullopt: they are sent.
+  const std::optional<uint32_t> retry_choice_;
 
   std::mutex mutex_;  // guards the next five
   std::vector<RequestId> ids_;
@@ -128,9 +167,9 @@ class CompletionSession : public std::enable_shared_from_this<CompletionSession>
   std::deque<News> backlog_;                               // taken from the inbox, not handled yet
   std::vector<Choice> choices_;                            // [prompts * n]
   std::vector<std::vector<TokenOutput>> prompt_logprobs_;  // [prompts]
-  // [prompts] tokens that no choice had to compute; none before a choice has begun.
-  std::vector<std::optional<uint32_t>> cached_tokens_;
   size_t num_finished_ = 0;
+  bool judged_ = false;
+  std::vector<std::optional<Retry>> retries_;  // [prompts * n], or empty: none
   bool streaming_ = false;
   bool done_ = false;
   Clock::time_point last_write_ = Clock::now();

@@ -42,7 +42,7 @@ void PostChatCompletions(EndpointCall& call);
 Error LoadingError(const ServerState& state);
 Error ShuttingDownError();
 Error UnknownModelError(const ServerState& state, const std::string& name);
-// ok if `name` is empty or one that is served.
+// ok if `name` is empty, one that is served, or that with a kv_cache_dtype ("NAME:KV").
 Result<void> CheckModelName(const ServerState& state, const std::string& name);
 // The body as JSON object; wants Content-Type application/json. (A browser sends that to a foreign
 // origin only after asking, which we do not answer: so no web page can use a local server.)

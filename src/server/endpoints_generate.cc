@@ -17,21 +17,21 @@ RequestLimits LimitsOf(const ServerState& state, const ServedModel& model) {
   RequestLimits limits;
   limits.max_logprobs = model.engine->config().max_logprobs;
   limits.max_choices = state.config().max_choices;
-  limits.kv_cache_dtype = model.engine->cache_info().kv_cache_dtype;
   limits.defaults = model.generation;
   return limits;
 }
 
-ResponseHead HeadOf(const Job& job, const GenerationRequest& request) {
-  const CacheInfo& cache = job.model->engine->cache_info();
+ResponseHead HeadOf(const Job& job, const GenerationRequest& request, const KvSelection& kv) {
+  const KvChoiceInfo& choice = job.model->engine->cache_info().choices[kv.choice];
   const std::string_view header = job.call.request.Header("X-Request-Id");
   ResponseHead head;
   head.chat = job.chat;
   head.id = MakeResponseId(job.chat, header.empty() ? request.request_id : header);
   head.created = std::time(nullptr);
-  head.model = job.call.state->model_name();
-  head.kv_cache_dtype = cache.kv_cache_dtype;
-  head.kv_scale = cache.kv_scale;
+  head.model = kv.model;
+  head.kv_cache_dtype = choice.kv_cache_dtype;
+  head.kv_scale = choice.kv_scale;
+  head.kv_why = kv.why;
   return head;
 }
 
@@ -57,9 +57,14 @@ Result<SessionSpec> Prepare(Job& job) {
   MASU_ASSIGN_OR_RETURN(spec.request, job.chat ? ParseChatRequest(std::move(body), limits)
                                                : ParseCompletionRequest(std::move(body), limits));
   MASU_TRY(CheckModelName(state, spec.request.model));
-  MASU_ASSIGN_OR_RETURN(spec.prompts, BuildPrompts(*job.model, spec.request));
-  spec.head = HeadOf(job, spec.request);
   spec.owner = job.call.owner;
+  MASU_ASSIGN_OR_RETURN(spec.kv,
+                        job.model->kv->Select({.model = spec.request.model,
+                                               .kv_cache_dtype = spec.request.kv_cache_dtype,
+                                               .owner = spec.owner,
+                                               .headers = &job.call.request.headers}));
+  MASU_ASSIGN_OR_RETURN(spec.prompts, BuildPrompts(*job.model, spec.request, spec.kv.choice));
+  spec.head = HeadOf(job, spec.request, spec.kv);
   spec.deadline = DeadlineOf(job, spec.request);
   return spec;
 }

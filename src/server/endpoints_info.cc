@@ -20,13 +20,15 @@ HttpResponse LoadingResponse(const ServerState& state) {
   return {.status = 503, .body = DumpJson(body), .headers = {{"Retry-After", "1"}}};
 }
 
+// An alias with a cache of its own is shown as vLLM shows an adapter: with the model as its parent.
 Json ModelJson(const ServedModel& model, const std::string& name) {
+  const auto alias = model.kv->FindModel(name);
   return {{"id", name},
           {"object", "model"},
           {"created", model.created},
           {"owned_by", "masu"},
           {"root", model.root},
-          {"parent", nullptr},
+          {"parent", alias && alias->kv_choice ? Json(alias->model) : Json(nullptr)},
           {"max_model_len", model.engine->cache_info().max_model_len},
           {"permission", Json::array()}};
 }
@@ -71,21 +73,21 @@ Error ShuttingDownError() {
 }
 
 Error UnknownModelError(const ServerState& state, const std::string& name) {
-  std::string aliases;
-  for (const std::string& known : state.model_names()) {
-    aliases += (aliases.empty() ? "" : ", ") + known;
+  std::vector<std::string> known = state.model_names();
+  if (const auto model = state.model()) {
+    const std::vector<std::string> aliases = model->kv->Aliases();
+    known.insert(known.end(), aliases.begin(), aliases.end());
   }
-  return Error{
-      ErrorCode::kNotFound,
-      fmt::format("The model `{}` does not exist. Valid aliases: {}", name.substr(0, 256), aliases),
-      "model"};
+  return Error{ErrorCode::kNotFound,
+               fmt::format("The model `{}` does not exist. Valid aliases: {}", name.substr(0, 256),
+                           fmt::join(known, ", ")),
+               "model"};
 }
 
 Result<void> CheckModelName(const ServerState& state, const std::string& name) {
   if (name.empty()) return {};
-  for (const std::string& known : state.model_names()) {
-    if (name == known) return {};
-  }
+  const auto model = state.model();
+  if (model && model->kv->FindModel(name)) return {};
   return UnknownModelError(state, name);
 }
 
@@ -136,11 +138,12 @@ void GetKv(EndpointCall& call) {
 
 void GetMetrics(EndpointCall& call) {
   const auto model = call.state->model();
-  call.exchange->Send({.status = 200,
-                       .content_type = "text/plain; version=0.0.4; charset=utf-8",
-                       .body = call.state->metrics()->Render(
-                           call.state->config().metrics_prefix, call.state->model_name(),
-                           model ? model->engine.get() : nullptr)});
+  call.exchange->Send(
+      {.status = 200,
+       .content_type = "text/plain; version=0.0.4; charset=utf-8",
+       .body = call.state->metrics()->Render(
+           call.state->config().metrics_prefix, call.state->model_name(),
+           model ? model->engine.get() : nullptr, model ? model->kv->drift().get() : nullptr)});
 }
 
 void GetModels(EndpointCall& call) {
@@ -148,6 +151,7 @@ void GetModels(EndpointCall& call) {
   if (!model) return call.exchange->Send(LoadingResponse(*call.state));
   Json data = Json::array();
   for (const std::string& name : call.state->model_names()) data.push_back(ModelJson(*model, name));
+  for (const std::string& name : model->kv->Aliases()) data.push_back(ModelJson(*model, name));
   SendJson(call, {{"object", "list"}, {"data", std::move(data)}});
 }
 

@@ -49,6 +49,20 @@ uint64_t ServerMetrics::in_flight() const {
   return received > ended ? received - ended : 0;
 }
 
+void ServerMetrics::CountKvChoice(const std::string& name) {
+  const std::lock_guard lock(kv_choices_mutex_);
+  ++kv_choices_[name];
+}
+
+void ServerMetrics::CountRetry(Degeneration reason, RetryOutcome outcome) {
+  ++retries_[static_cast<size_t>(reason)][static_cast<size_t>(outcome)];
+}
+
+std::map<std::string, uint64_t> ServerMetrics::kv_choices() const {
+  const std::lock_guard lock(kv_choices_mutex_);
+  return kv_choices_;
+}
+
 RequestRecord::RequestRecord(std::shared_ptr<ServerMetrics> metrics)
     : metrics_(std::move(metrics)) {
   ++metrics_->received_;

@@ -8,11 +8,15 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "engine/engine.h"
+#include "quality/kv_drift.h"
+#include "server/degeneration.h"
 
 namespace masu {
 
@@ -22,6 +26,11 @@ enum class MetricsPrefix { kBoth, kNative, kVllm };
 enum class Outcome { kStop, kLength, kAborted, kFailed, kTimedOut, kRejected };
 inline constexpr size_t kNumOutcomes = 6;
 
+// What came of a choice that was made once more: a good answer, one that degenerates again (it is
+// sent), none (the first is sent), or nobody waited for it.
+enum class RetryOutcome { kBetter, kSame, kFailed, kAborted };
+inline constexpr size_t kNumRetryOutcomes = 4;
+
 class ServerMetrics {
  public:
   using Clock = std::chrono::steady_clock;
@@ -29,9 +38,17 @@ class ServerMetrics {
   ServerMetrics();
 
   // Text exposition format 0.0.4. Without an engine (still loading) its figures are 0.
-  // `model_name` labels every sample.
-  std::string Render(MetricsPrefix prefix, const std::string& model_name,
-                     const Engine* engine) const;
+  // `model_name` labels every sample. Without `drift` nothing was sampled.
+  std::string Render(MetricsPrefix prefix, const std::string& model_name, const Engine* engine,
+                     const KvDriftMonitor* drift = nullptr) const;
+
+  // A request was admitted with that KvChoiceInfo::name.
+  void CountKvChoice(const std::string& name);
+  void CountRetry(Degeneration reason, RetryOutcome outcome);
+  std::map<std::string, uint64_t> kv_choices() const;
+  uint64_t retries(Degeneration reason, RetryOutcome outcome) const {
+    return retries_[static_cast<size_t>(reason)][static_cast<size_t>(outcome)];
+  }
 
   uint64_t received() const { return received_; }
   uint64_t count(Outcome outcome) const { return outcomes_[static_cast<size_t>(outcome)]; }
@@ -43,6 +60,9 @@ class ServerMetrics {
 
   std::atomic<uint64_t> received_ = 0;
   std::array<std::atomic<uint64_t>, kNumOutcomes> outcomes_ = {};
+  std::array<std::array<std::atomic<uint64_t>, kNumRetryOutcomes>, kNumDegenerations> retries_ = {};
+  mutable std::mutex kv_choices_mutex_;
+  std::map<std::string, uint64_t> kv_choices_;
   prometheus::Histogram time_to_first_token_, inter_token_latency_, time_per_output_token_,
       e2e_latency_, prompt_tokens_, generation_tokens_, max_tokens_, n_;
 };
@@ -65,6 +85,7 @@ class RequestRecord {
   void Finish(Outcome outcome);
   bool finished() const { return finished_; }
   Clock::time_point start() const { return start_; }  // when the request had arrived
+  ServerMetrics& metrics() const { return *metrics_; }
 
  private:
   struct Choice {

@@ -2,6 +2,8 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <limits>
+#include <map>
 #include <sstream>
 
 #include "engine/fault_injection.h"
@@ -24,6 +26,8 @@ class MetricsWriter {
 
   void AddEngine(const EngineStats& stats, const CacheInfo& cache, const EngineConfig& config);
   void AddRequests();
+  void AddPrecision(const CacheInfo& cache);
+  void AddDrift(const KvDriftMonitor& drift);
   void AddHistograms();
   std::string Text(MetricsPrefix prefix) const;
 
@@ -228,6 +232,66 @@ void MetricsWriter::AddRequests() {
         received - stop - length - aborted - failed - timed_out - rejected, Known::kOursOnly);
 }
 
+void MetricsWriter::AddPrecision(const CacheInfo& cache) {
+  const auto number = [](uint64_t value) { return static_cast<double>(value); };
+  auto& requests = Family("requests_by_kv_cache_dtype_total", "Requests admitted, by their cache.",
+                          MetricType::Counter, Known::kOursOnly);
+  std::map<std::string, uint64_t> counts = metrics_.kv_choices();
+  for (const KvChoiceInfo& choice : cache.choices)
+    Sample(requests, number(counts[choice.name]), With({{"kv_cache_dtype", choice.name}}));
+  auto& retries = Family("degeneration_retries_total",
+                         "Choices made once more at 16 bits, by why and by what came of it.",
+                         MetricType::Counter, Known::kOursOnly);
+  constexpr std::pair<RetryOutcome, const char*> kOutcomes[] = {
+      {RetryOutcome::kBetter, "better"},
+      {RetryOutcome::kSame, "same"},
+      {RetryOutcome::kFailed, "failed"},
+      {RetryOutcome::kAborted, "aborted"}};
+  for (const Degeneration reason : {Degeneration::kRepetition, Degeneration::kJson}) {
+    for (const auto& [outcome, name] : kOutcomes) {
+      Sample(retries, number(metrics_.retries(reason, outcome)),
+             With({{"reason", DegenerationName(reason)}, {"outcome", name}}));
+    }
+  }
+}
+
+void MetricsWriter::AddDrift(const KvDriftMonitor& drift) {
+  const std::vector<KvDriftMonitor::Totals> all = drift.totals();
+  const auto labels = [&](const KvDriftMonitor::Totals& totals) {
+    return With({{"kv_cache_dtype", totals.kv_choice}, {"class", totals.kv_class}});
+  };
+  auto& samples = Family("kv_drift_samples_total", "Answers compared with those of a 16-bit cache.",
+                         MetricType::Counter, Known::kOursOnly);
+  for (const auto& totals : all)
+    Sample(samples, static_cast<double>(totals.samples), labels(totals));
+  auto& kl = Family("kv_drift_kl", "Mean KL of each of them, in nats.", MetricType::Histogram,
+                    Known::kOursOnly);
+  for (const auto& totals : all) {
+    ClientMetric metric;
+    metric.label = labels(totals);
+    metric.histogram.sample_count = totals.samples;
+    metric.histogram.sample_sum = totals.kl_sum;
+    uint64_t cumulative = 0;
+    for (size_t i = 0; i < totals.kl_counts.size(); ++i) {
+      cumulative += totals.kl_counts[i];
+      const bool last = i == KvDriftMonitor::kKlBorders.size();
+      metric.histogram.bucket.push_back({cumulative, last ? std::numeric_limits<double>::infinity()
+                                                          : KvDriftMonitor::kKlBorders[i]});
+    }
+    kl.metric.push_back(std::move(metric));
+  }
+  auto& top1 = Family("kv_drift_top1", "Share of their tokens with the same most likely token.",
+                      MetricType::Gauge, Known::kOursOnly);
+  for (const auto& totals : all) {
+    if (totals.positions == 0) continue;
+    Sample(top1, totals.same_top1 / static_cast<double>(totals.positions), labels(totals));
+  }
+  auto& moved = Family("kv_class_moved", "1: drift has moved this class's new requests.",
+                       MetricType::Gauge, Known::kOursOnly);
+  for (const auto& [kv_class, has_moved] : drift.moves())
+    Sample(moved, has_moved ? 1 : 0, With({{"class", kv_class}}));
+}
+
 void MetricsWriter::AddHistograms() {
   Histogram("time_to_first_token_seconds", "From the request to its first token.",
             metrics_.time_to_first_token_);
@@ -249,6 +313,7 @@ std::string MetricsWriter::Text(MetricsPrefix prefix) const {
   const auto add = [&](const char* name, bool ours) {
     for (const Entry& entry : families_) {
       if (!ours && entry.known == Known::kOursOnly) continue;
+      if (entry.family.metric.empty()) continue;  // what depends on a setting or a model
       families.push_back(entry.family);
       families.back().name = name + entry.family.name;
     }
@@ -261,7 +326,7 @@ std::string MetricsWriter::Text(MetricsPrefix prefix) const {
 }
 
 std::string ServerMetrics::Render(MetricsPrefix prefix, const std::string& model_name,
-                                  const Engine* engine) const {
+                                  const Engine* engine, const KvDriftMonitor* drift) const {
   MetricsWriter writer(*this, {{"model_name", model_name}, {"engine", "0"}});
   if (engine != nullptr) {
     writer.AddEngine(engine->Stats(), engine->cache_info(), engine->config());
@@ -269,6 +334,9 @@ std::string ServerMetrics::Render(MetricsPrefix prefix, const std::string& model
     writer.AddEngine({}, {}, {});
   }
   writer.AddRequests();
+  writer.AddPrecision(engine != nullptr ? engine->cache_info() : CacheInfo());
+  const KvDriftMonitor nothing;
+  writer.AddDrift(drift != nullptr ? *drift : nothing);
   writer.AddHistograms();
   return writer.Text(prefix);
 }

@@ -85,20 +85,6 @@ void ReadTruncation(FieldReader& reader, GenerationRequest* request) {
   request->truncate_left = side == "left";
 }
 
-// The encoding is the server's; naming another one must not be ignored.
-void CheckEncoding(FieldReader& reader, const RequestLimits& limits) {
-  std::string wanted;
-  reader.Read("kv_cache_dtype", &wanted);
-  if (wanted.empty() || wanted == "auto" || wanted == limits.kv_cache_dtype) return;
-  if ((wanted == "fp8" || wanted == "fp8_per_token_head") && limits.kv_cache_dtype == "fp8_e4m3") {
-    return;
-  }
-  if (wanted == limits.kv_cache_dtype + "_per_token_head") return;
-  reader.Fail("kv_cache_dtype",
-              fmt::format("this server keeps its cache in {}; a request cannot choose '{}' yet",
-                          limits.kv_cache_dtype, wanted.substr(0, 64)));
-}
-
 // An empty salt may be a secret that got lost on the way: taken for none, it would share what was
 // meant to be kept apart.
 void ReadCacheSalt(FieldReader& reader, GenerationRequest* request) {
@@ -149,7 +135,7 @@ void ReadShared(FieldReader& reader, const RequestLimits& limits, GenerationRequ
   ReadStops(reader, limits, request);
   ReadStreamOptions(reader, request);
   ReadTruncation(reader, request);
-  CheckEncoding(reader, limits);
+  reader.Read("kv_cache_dtype", &request->kv_cache_dtype);
   reader.Read("include_stop_str_in_output", &request->include_stop);
   reader.Read("skip_special_tokens", &request->skip_special_tokens);
   reader.Read("add_special_tokens", &request->add_special_tokens);

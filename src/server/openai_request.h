@@ -21,7 +21,6 @@ struct RequestLimits {
   uint32_t max_choices = 128;  // n times the number of prompts: one HTTP request, one slice of work
   uint32_t max_stop_strings = 64;
   uint32_t max_stop_bytes = 1024;  // of one stop string: so much text is held back
-  std::string kv_cache_dtype;      // what the server uses, canonical name
   GenerationConfig defaults;       // of the model, for fields that a request leaves out
 };
 
@@ -58,7 +57,7 @@ struct GenerationRequest {
   bool continuous_usage = false;
   bool return_token_ids = false;
   bool tokens_as_token_ids = false;  // "token_id:17" in place of token text
-  std::string user_encoding;         // kv_cache_dtype as written, for messages
+  std::string kv_cache_dtype;        // as written; KvSelector knows what there is
 };
 
 Result<GenerationRequest> ParseCompletionRequest(Json body, const RequestLimits& limits);

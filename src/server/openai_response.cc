@@ -111,7 +111,9 @@ Json AnswerBody(const ResponseHead& head, Json choices, const Usage& usage) {
 }
 
 void AddMasuObject(const ResponseHead& head, Json* body) {
-  (*body)["masu"] = {{"kv_cache_dtype", head.kv_cache_dtype}, {"kv_scale", head.kv_scale}};
+  Json& masu = (*body)["masu"];
+  masu = {{"kv_cache_dtype", head.kv_cache_dtype}, {"kv_scale", head.kv_scale}};
+  if (!head.kv_why.empty()) masu["why"] = head.kv_why;
 }
 
 std::string MakeResponseId(bool chat, std::string_view wanted) {

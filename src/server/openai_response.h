@@ -19,6 +19,7 @@ struct ResponseHead {
   std::string model;
   std::string kv_cache_dtype;
   std::string kv_scale;
+  std::string kv_why;  // why not the server's default: "request", "policy:RULE"; empty: it is
 };
 
 struct Usage {
@@ -47,7 +48,8 @@ Json RoleChoice(uint32_t index);  // the first chunk of a chat choice
 // {"id", "object", "created", "model", "choices": [..]}; a chunk without a choice has [].
 Json ChunkBody(const ResponseHead& head, Json choices);
 Json AnswerBody(const ResponseHead& head, Json choices, const Usage& usage);
-// What every final body says about how it was made: "masu": {"kv_cache_dtype", "kv_scale"}.
+// What every final body says about how it was made: "masu": {"kv_cache_dtype", "kv_scale"}, and
+// "why" if that is not the server's default.
 void AddMasuObject(const ResponseHead& head, Json* body);
 
 // "chatcmpl-..." or "cmpl-..." from the client's id, if it is harmless, else from random bits.

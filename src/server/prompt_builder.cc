@@ -50,34 +50,43 @@ Error TooLong(uint64_t limit, uint64_t prompt, uint64_t requested) {
           limit, prompt, requested, prompt + requested));
 }
 
+// The most tokens of a context, and of one request within what its owner may hold.
+struct Lengths {
+  uint32_t model = 0;
+  uint32_t request = 0;
+};
+Lengths LengthsOf(const ServedModel& model, uint32_t kv_choice) {
+  const CacheInfo& cache = model.engine->cache_info();
+  return {cache.max_model_len, cache.choices[kv_choice].max_request_len};
+}
+
 // How many tokens may be generated after `prompt` tokens; absent max_tokens takes what is left.
-Result<uint32_t> OutputTokens(const GenerationRequest& request, const CacheInfo& cache,
+Result<uint32_t> OutputTokens(const GenerationRequest& request, const Lengths& lengths,
                               uint64_t prompt) {
-  const uint64_t limit = cache.max_model_len;
+  const uint64_t limit = lengths.model;
   // Scoring a prompt (echo with max_tokens 0) still runs one step, whose token is dropped.
   const uint64_t least = std::max<uint64_t>(1, request.max_tokens.value_or(1));
   if (prompt + least > limit) return TooLong(limit, prompt, request.max_tokens.value_or(1));
   if (request.max_tokens) return static_cast<uint32_t>(least);
   // Of what its owner may hold, if that is less; a prompt beyond that is the engine's to refuse.
-  const uint64_t most = std::max<uint64_t>(cache.max_request_len, prompt + 1);
+  const uint64_t most = std::max<uint64_t>(lengths.request, prompt + 1);
   const uint32_t room = static_cast<uint32_t>(std::min(limit, most) - prompt);
   if (!request.chat) return std::min(room, kDefaultCompletionTokens);
   return std::min(room, request.default_max_tokens.value_or(room));
 }
 
-Result<BuiltPrompt> Finish(const ServedModel& model, const GenerationRequest& request,
+Result<BuiltPrompt> Finish(const Lengths& lengths, const GenerationRequest& request,
                            std::vector<TokenId> tokens) {
-  const CacheInfo& cache = model.engine->cache_info();
-  Truncate(request, cache.max_request_len, &tokens);
+  Truncate(request, lengths.request, &tokens);
   if (tokens.empty()) return PromptError("prompt", "prompt must not be empty");
   BuiltPrompt built;
-  MASU_ASSIGN_OR_RETURN(built.max_tokens, OutputTokens(request, cache, tokens.size()));
+  MASU_ASSIGN_OR_RETURN(built.max_tokens, OutputTokens(request, lengths, tokens.size()));
   built.tokens = std::move(tokens);
   return built;
 }
 
-Result<BuiltPrompt> BuildCompletion(const ServedModel& model, const GenerationRequest& request,
-                                    const Prompt& prompt) {
+Result<BuiltPrompt> BuildCompletion(const ServedModel& model, const Lengths& lengths,
+                                    const GenerationRequest& request, const Prompt& prompt) {
   const Tokenizer& tokenizer = *model.tokenizer;
   std::vector<TokenId> tokens;
   if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) {
@@ -91,7 +100,7 @@ Result<BuiltPrompt> BuildCompletion(const ServedModel& model, const GenerationRe
                               {.add_special = request.add_special_tokens, .parse_special = true});
   }
   const size_t before = tokens.size();
-  MASU_ASSIGN_OR_RETURN(BuiltPrompt built, Finish(model, request, std::move(tokens)));
+  MASU_ASSIGN_OR_RETURN(BuiltPrompt built, Finish(lengths, request, std::move(tokens)));
   if (request.echo) {
     const auto* text = std::get_if<std::string>(&prompt);
     const bool whole = text != nullptr && built.tokens.size() == before;
@@ -190,7 +199,9 @@ Result<std::vector<TokenId>> RenderChat(const ServedModel& model, const ChatProm
 }
 
 Result<std::vector<BuiltPrompt>> BuildPrompts(const ServedModel& model,
-                                              const GenerationRequest& request) {
+                                              const GenerationRequest& request,
+                                              uint32_t kv_choice) {
+  const Lengths lengths = LengthsOf(model, kv_choice);
   std::vector<BuiltPrompt> built;
   if (request.chat) {
     MASU_ASSIGN_OR_RETURN(
@@ -202,12 +213,12 @@ Result<std::vector<BuiltPrompt>> BuildPrompts(const ServedModel& model,
                            .continue_final_message = request.continue_final_message,
                            .add_special_tokens = request.add_special_tokens,
                            .must_fit = !request.truncate_prompt_tokens.has_value()}));
-    MASU_ASSIGN_OR_RETURN(BuiltPrompt prompt, Finish(model, request, std::move(tokens)));
+    MASU_ASSIGN_OR_RETURN(BuiltPrompt prompt, Finish(lengths, request, std::move(tokens)));
     built.push_back(std::move(prompt));
     return built;
   }
   for (const Prompt& prompt : request.prompts) {
-    MASU_ASSIGN_OR_RETURN(BuiltPrompt one, BuildCompletion(model, request, prompt));
+    MASU_ASSIGN_OR_RETURN(BuiltPrompt one, BuildCompletion(model, lengths, request, prompt));
     built.push_back(std::move(one));
   }
   return built;

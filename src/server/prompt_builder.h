@@ -39,10 +39,11 @@ struct ChatPromptInput {
 };
 Result<std::vector<TokenId>> RenderChat(const ServedModel& model, const ChatPromptInput& input);
 
-// One entry per prompt. Errors: empty prompts, ids that are no tokens (`prompt`), a prompt that
+// One entry per prompt, no longer than what the cache holds in that layout (of
+// CacheInfo::choices). Errors: empty prompts, ids that are no tokens (`prompt`), a prompt that
 // does not fit (`input_tokens`), templates that refuse (`messages`).
 Result<std::vector<BuiltPrompt>> BuildPrompts(const ServedModel& model,
-                                              const GenerationRequest& request);
+                                              const GenerationRequest& request, uint32_t kv_choice);
 
 // Drops the end of a rendered conversation after the last message's content, so that the model
 // goes on with it. Public for its test.

@@ -52,7 +52,7 @@ TEST(BuildPrompts, RefusesTextThatCannotFitBeforeTokenizing) {
   const auto error_of = [&](const std::string& text) {
     request.prompts = {Prompt(text)};
     request.messages = {{{"role", "user"}, {"content", text}}};
-    const auto built = BuildPrompts(model, request);
+    const auto built = BuildPrompts(model, request, 0);
     return built.ok() ? "" : built.error().message;
   };
   for (const bool chat : {false, true}) {

@@ -9,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "engine/loaded_model.h"
+#include "server/kv_selector.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -25,6 +26,7 @@ struct ServedModel {
   // unknown.
   uint64_t longest_token_bytes = 0;
   std::time_t created = std::time(nullptr);
+  std::shared_ptr<const KvSelector> kv;  // the server's to set
 
   static ServedModel From(std::shared_ptr<Engine> engine,
                           const std::shared_ptr<LoadedModel>& loaded) {

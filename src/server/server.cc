@@ -37,7 +37,10 @@ void Server::SetLoading(double fraction, std::string what) {
   state_->SetLoading({fraction, std::move(what)});
 }
 
-void Server::SetModel(ServedModel model) { state_->SetModel(std::move(model)); }
+void Server::SetModel(ServedModel model) {
+  const Result<void> set = state_->SetModel(std::move(model));
+  if (!set.ok()) SetFailed(set.error());
+}
 
 void Server::SetFailed(Error error) {
   {

@@ -32,9 +32,16 @@ class Server {
 
   uint16_t port() const { return http_->port(); }
   void SetLoading(double fraction, std::string what);
+  // Before the engine's first step. What the configuration asks for and the engine does not offer
+  // is a failure as below.
   void SetModel(ServedModel model);
   void SetModel(std::shared_ptr<Engine> engine, const std::shared_ptr<LoadedModel>& model) {
     SetModel(ServedModel::From(std::move(engine), model));
+  }
+  // Whether the model at `root` could be set with such a cache; before its weights are read.
+  Result<void> CheckCache(const std::string& root, const CacheInfo& cache,
+                          const EngineConfig& engine) const {
+    return state_->CheckCache(root, cache, engine);
   }
   // Loading failed: Run returns this error.
   void SetFailed(Error error);

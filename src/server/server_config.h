@@ -3,11 +3,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "server/http.h"
+#include "server/kv_policy.h"
 #include "server/metrics.h"
 
 namespace masu {
@@ -22,7 +24,9 @@ struct ServerConfig {
   bool debug_endpoints = false;  // GET /debug/kv
   // From its arrival to the end of its answer, for every request for a generation.
   std::optional<std::chrono::milliseconds> request_timeout;
-  uint32_t max_choices = 128;  // n times the number of prompts of one request
+  std::shared_ptr<const KvPolicy> kv_policy;  // null: there is none
+  bool retry_on_degeneration = false;  // answers that loop or are broken JSON: once more at 16 bits
+  uint32_t max_choices = 128;          // n times the number of prompts of one request
 };
 
 }  // namespace masu

@@ -35,11 +35,36 @@ void ServerState::SetLoading(LoadingState loading) {
   loading_ = std::move(loading);
 }
 
-void ServerState::SetModel(ServedModel model) {
+Result<std::shared_ptr<const KvSelector>> ServerState::MakeSelector(
+    const CacheInfo& cache, const EngineConfig& engine, std::vector<std::string> names) const {
+  return KvSelector::Create({.policy = config_.kv_policy,
+                             .model_names = std::move(names),
+                             .retry_on_degeneration = config_.retry_on_degeneration,
+                             .drift_sample = engine.drift_sample},
+                            cache);
+}
+
+std::vector<std::string> ServerState::NamesOf(const std::string& root) const {
+  if (config_.served_model_name.empty()) return {NameOfFile(root)};
+  return config_.served_model_name;
+}
+
+Result<void> ServerState::CheckCache(const std::string& root, const CacheInfo& cache,
+                                     const EngineConfig& engine) const {
+  const auto selector = MakeSelector(cache, engine, NamesOf(root));
+  return selector.ok() ? Result<void>() : selector.error();
+}
+
+Result<void> ServerState::SetModel(ServedModel model) {
+  std::vector<std::string> names = NamesOf(model.root);
+  MASU_ASSIGN_OR_RETURN(model.kv,
+                        MakeSelector(model.engine->cache_info(), model.engine->config(), names));
+  model.engine->SetDriftObserver(model.kv->drift());
   auto shared = std::make_shared<const ServedModel>(std::move(model));
   std::lock_guard lock(mutex_);
-  if (names_.empty()) names_.push_back(NameOfFile(shared->root));
+  names_ = std::move(names);
   model_ = std::move(shared);
+  return {};
 }
 
 std::unique_lock<std::mutex> ServerState::TakeTurn(uint64_t body_bytes) {

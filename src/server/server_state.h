@@ -38,7 +38,12 @@ class ServerState {
   std::shared_ptr<const ServedModel> model() const;
   LoadingState loading() const;
   void SetLoading(LoadingState loading);
-  void SetModel(ServedModel model);
+  // Errors: what the configuration asks for and this engine does not offer (KvSelector). Before the
+  // engine's first step, since its drift samples come here.
+  Result<void> SetModel(ServedModel model);
+  // The same errors before there is an engine; `root`: as ServedModel's.
+  Result<void> CheckCache(const std::string& root, const CacheInfo& cache,
+                          const EngineConfig& engine) const;
 
   // The name in responses and labels; before the model is known perhaps empty.
   std::string model_name() const;
@@ -55,6 +60,11 @@ class ServerState {
   bool shutting_down() const;  // after either
 
  private:
+  Result<std::shared_ptr<const KvSelector>> MakeSelector(const CacheInfo& cache,
+                                                         const EngineConfig& engine,
+                                                         std::vector<std::string> names) const;
+  std::vector<std::string> NamesOf(const std::string& root) const;
+
   const ServerConfig config_;
   std::shared_ptr<ServerMetrics> metrics_ = std::make_shared<ServerMetrics>();
   mutable std::mutex mutex_;

@@ -121,7 +121,7 @@ void CompletionSession::AddPromptLogprobs(size_t prompt, LegacyLogprobs* logprob
 
 ChoicePart CompletionSession::AnswerPart(size_t index) const {
   const GenerationRequest& request = spec_.request;
-  const Choice& choice = choices_[index];
+  const Choice& choice = SentChoice(index);
   const BuiltPrompt& prompt = spec_.prompts[PromptOf(index)];
   const Tokenizer& tokenizer = *deps_.model->tokenizer;
   ChoicePart part;
@@ -155,15 +155,17 @@ ChoicePart CompletionSession::AnswerPart(size_t index) const {
 }
 
 void CompletionSession::SendAnswer() const {
+  const ResponseHead head = SentHead();
   Json choices = Json::array();
   Json prompt_logprobs;
   for (size_t i = 0; i < choices_.size(); ++i) {
     ChoicePart part = AnswerPart(i);
-    if (spec_.head.chat) prompt_logprobs = std::move(part.prompt_logprobs);
-    choices.push_back(AnswerChoice(spec_.head, std::move(part)));
+    if (head.chat) prompt_logprobs = std::move(part.prompt_logprobs);
+    choices.push_back(AnswerChoice(head, std::move(part)));
+    if (IsRetried(i)) AddMasuObject(RetryHead(i), &choices.back());
   }
-  Json body = AnswerBody(spec_.head, std::move(choices), TotalUsage());
-  if (spec_.head.chat) {
+  Json body = AnswerBody(head, std::move(choices), TotalUsage());
+  if (head.chat) {
     if (!prompt_logprobs.is_null()) body["prompt_logprobs"] = std::move(prompt_logprobs);
     if (spec_.request.return_token_ids) body["prompt_token_ids"] = spec_.prompts.front().tokens;
   }

@@ -35,8 +35,9 @@ def golden_path():
 
 @pytest.fixture(scope="session")
 def smollm2(smollm2_path, logs):
-    """The published case: SmolLM2 with an FP8 cache in 1 GiB."""
-    with Server(smollm2_path, "--kv-cache-dtype", "fp8", "--kv-cache-memory-bytes", "1GiB", logs=logs) as server:
+    """The published case: SmolLM2 with an FP8 cache, and nothing else, in 1 GiB."""
+    with Server(smollm2_path, "--kv-cache-dtype", "fp8", "--kv-cache-dtype-choices", "none", "--kv-cache-memory-bytes", "1GiB",
+                logs=logs) as server:
         yield server
 
 

@@ -47,8 +47,10 @@ def test_help(command, flag):
      --gpu-memory-utilization --max-model-len --block-size --max-num-seqs --max-num-batched-tokens --scheduling-policy
      --max-num-queued-reqs --max-logprobs --seed --activation-dtype --device --swap-space --metrics-prefix
      --enable-prefix-caching --no-enable-prefix-caching --enable-fair-share --no-enable-fair-share --max-kv-share-per-key
-     --request-timeout --shutdown-timeout --quantization-param-path"""),
-    ("generate", "--prompt --max-tokens --temperature --kv-cache-dtype --activation-dtype"),
+     --request-timeout --shutdown-timeout --quantization-param-path --kv-cache-dtype-k --kv-cache-dtype-v
+     --kv-cache-dtype-skip-layers --kv-cache-dtype-choices --kv-policy --drift-sample --retry-on-degeneration --kv-guard --no-kv-conditioning"""),
+    ("generate", """--prompt --max-tokens --temperature --kv-cache-dtype --activation-dtype --kv-cache-dtype-k --kv-cache-dtype-v
+     --kv-cache-dtype-skip-layers --kv-scale"""), ("plan", "--kv-cache-dtype --kv-cache-dtype-skip-layers --kv-scale"),
     ("chat", "--max-tokens --temperature --system"), ("info", "--why --url --kv --quantization-param-path"),
     ("eval", """--kv-cache-dtype --baseline --data --file --limit --lengths --seed --text --tokens --window --json --html
      --quantization-param-path --activation-dtype --block-size --max-model-len --kv-integrity --fault-injection --threads""")])
@@ -107,6 +109,9 @@ BAD_VALUES = [
     ("--max-kv-share-per-key", "0"), ("--max-kv-share-per-key", "2"), ("--max-kv-share-per-key", "0.0001"),
     ("--request-timeout", "0"), ("--request-timeout", "-1"), ("--request-timeout", "soon"), ("--shutdown-timeout", "-1"),
     ("--shutdown-timeout", "x"), ("--quantization-param-path", ""), ("--quantization-param-path", "/nowhere/scales.json"),
+    ("--kv-cache-dtype-k", "fp7"), ("--kv-cache-dtype-v", ""), ("--kv-cache-dtype-skip-layers", "99"),
+    ("--kv-cache-dtype-skip-layers", "some"), ("--kv-cache-dtype-choices", "int9"), ("--kv-cache-dtype-choices", "none,int8"),
+    ("--drift-sample", "2"), ("--drift-sample", "-1"), ("--drift-sample", "nan"), ("--kv-policy", ""), ("--kv-policy", "absent.json"),
 ]
 
 

@@ -103,7 +103,7 @@ def test_serve_and_plan_agree(smollm2_path, serve):
     """The same model, share and machine: the same tokens, the same parts, the same total."""
     memory = json.loads(run_plan(smollm2_path, "--gpu-memory-utilization", "0.5"))["memory_bytes"]
     share = f"{1.5 * (1 << 30) / memory:.4f}"
-    server = serve(smollm2_path, "--gpu-memory-utilization", share, "--kv-cache-dtype", "int8")
+    server = serve(smollm2_path, "--gpu-memory-utilization", share, "--kv-cache-dtype", "int8", "--kv-cache-dtype-choices", "none")
     answer = json.loads(run_plan(smollm2_path, "--gpu-memory-utilization", share))
     rows = {(row["kv_encoding"], row["kv_scale"]): row for row in answer["plans"]}
     assert rows["int8", "dynamic"]["process_bytes"] == planned(server)
@@ -111,7 +111,7 @@ def test_serve_and_plan_agree(smollm2_path, serve):
     assert server.metric("kv_arena_bytes") == rows["int8", "dynamic"]["kv_arena_bytes"]
     assert server.metric("kv_pages") * 16 == rows["int8", "dynamic"]["kv_tokens"]
     # The table of the start has the same rows.
-    table = re.findall(r"^[> ] (\w+) +(\w+) +([\d,]+) +([\d,]+) tokens +([\d,]+)", server.log, re.MULTILINE)
+    table = re.findall(r"^[> ] ([\w/]+) +(\w+) +([\d,]+) +([\d,]+) tokens +([\d,]+)", server.log, re.MULTILINE)
     printed = {(encoding, scale): [int(number.replace(",", "")) for number in numbers]
                for encoding, scale, *numbers in table}
     assert printed == {key: [row["kv_bytes_per_token"], row["kv_tokens"], row["max_concurrent_requests"]]

@@ -90,6 +90,10 @@ class FakeEngine : public Engine {
   }
   std::shared_ptr<DriftObserver> drift_observer;
 
+  // To change before a server gets the engine.
+  CacheInfo& mutable_cache_info() { return cache_; }
+  EngineConfig& mutable_config() { return config_; }
+
   Request last_request() const {
     std::lock_guard lock(mutex_);
     return last_request_;
