@@ -456,6 +456,7 @@ bool EngineImpl::Reserve(Sequence& sequence, uint32_t tokens) {
 }
 
 void EngineImpl::Apply(StepPlan& plan) {
+  cache_->SetSpareSlabs(plan.spare_slabs);
   for (Sequence* sequence : plan.admitted) Admit(*sequence);
   for (Sequence* sequence : plan.preempted) Preempt(*sequence);
   std::erase_if(plan.entries, [&](const StepPlan::Entry& entry) {

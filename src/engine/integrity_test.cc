@@ -282,7 +282,8 @@ TEST_P(Swapping, ChangesNoBit) {
   const std::vector<Answer> expected = EngineRig(RandModel(), config).Run(requests);
   config.preemption_mode = PreemptionMode::kSwap;
   if (GetParam().files) config.swap_dir = testing::TempDir();
-  EngineRig rig(RandModel(), config, 14);
+  config.max_model_len = 136;
+  EngineRig rig(RandModel(), config, GetParam().kv.Room(14));
   const std::vector<Answer> answers = rig.Run(requests);
   for (size_t i = 0; i < answers.size(); ++i)
     EXPECT_EQ(Difference(answers[i], expected[i]), "") << i;

@@ -197,7 +197,7 @@ TEST_P(PrefixSharing, PreemptionAndResume) {
       SCOPED_TRACE(fmt::format("{} pages, chunks of {}", pages, chunk));
       EngineConfig config = Config(true);
       config.max_prefill_chunk = chunk;
-      EngineRig rig(RandModel(), config, pages);
+      EngineRig rig(RandModel(), config, GetParam().kv.Room(pages));
       ExpectSame(rig.Run(requests), cold);
       EXPECT_GT(rig.stats().preemptions, 0u);
       EXPECT_GT(rig.stats().resumed_tokens, 0u);
@@ -222,7 +222,7 @@ TEST_P(PrefixSharing, RandomRequestsInASmallArena) {
   }
   const std::vector<Answer> cold = Cold(requests);
   EngineConfig config = Config(true);
-  EngineRig rig(RandModel(), config, 12);
+  EngineRig rig(RandModel(), config, GetParam().kv.Room(12));
   uint64_t prompt_tokens = 0, cached = 0;
   for (const size_t at_once : {1u, 10u}) {
     for (size_t begin = 0; begin < requests.size(); begin += at_once) {

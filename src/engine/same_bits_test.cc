@@ -197,7 +197,10 @@ TEST_P(SameBits, AfterPreemption) {
       EngineRig rig(RandModel(), config, GetParam().kv.Room(pages));
       ExpectSame(rig.Run(Mixed(7, 10)), Alone());
       EXPECT_GT(rig.stats().preemptions, 0u);
-      EXPECT_EQ(rig.stats().resumed_tokens > 0, sharing);
+      // Where a slab holds pages of one size only, so few leave none idle.
+      const bool resumes = sharing && !GetParam().kv.has_wide_first_page();
+      EXPECT_TRUE(rig.stats().resumed_tokens > 0 || !resumes);
+      EXPECT_TRUE(rig.stats().resumed_tokens == 0 || sharing);
       rig.ExpectIdle();
     }
   }

@@ -59,7 +59,11 @@ class Planner {
       if (!sequence->decoding()) Extend(sequence);
     }
     // Whoever had to give pages back would only take them again.
-    if (plan_.preempted.empty()) Admit();
+    if (plan_.preempted.empty()) {
+      promised_ = PromisePages();
+      Admit();
+      plan_.spare_slabs = free_.SlabsBeside(promised_);
+    }
     return std::move(plan_);
   }
 
@@ -146,7 +150,6 @@ class Planner {
   // In strict order: nobody overtakes the first that does not fit, so that it cannot starve. Only
   // an owner that has its share of the pages waits for itself, and nobody for it.
   void Admit() {
-    PageCounts promised = PromisePages();
     WaitQueue::Walk waiting(*view_.waiting);
     while (Sequence* sequence = waiting.first()) {
       if (view_.running.size() + plan_.admitted.size() >= limits_.max_num_seqs) {
@@ -163,7 +166,7 @@ class Planner {
         continue;
       }
       PageCounts wanted = own;
-      AddPages(wanted, promised);
+      AddPages(wanted, promised_);
       const uint32_t uncached = static_cast<uint32_t>(sequence->tokens.size()) - cached.tokens;
       const uint32_t chunk = Chunk(uncached);
       if (!free_.Fits(wanted)) {
@@ -174,7 +177,7 @@ class Planner {
         plan_.blocked = StepPlan::Blocked::kTokens;
         return;
       }
-      promised = std::move(wanted);  // this one's pages are promised from now on
+      promised_ = std::move(wanted);  // this one's pages are promised from now on
       shares_.Take(*sequence, own);
       budget_ -= chunk;
       plan_.entries.push_back({sequence, chunk});
@@ -188,6 +191,7 @@ class Planner {
   uint32_t budget_;
   PageBudget free_;
   OwnerShares shares_;
+  PageCounts promised_;
   StepPlan plan_;
 };
 

@@ -56,6 +56,9 @@ struct StepPlan {
   std::vector<Entry> entries;        // decodes first, then prefill chunks, each in order
   std::vector<Sequence*> preempted;  // lose their pages before anything runs
   std::vector<Sequence*> admitted;   // waiting sequences that become running
+  // Slabs of no layout that neither this plan nor what it promised needs: cached pages need not
+  // make room while there are some.
+  uint64_t spare_slabs = 0;
   // Why the first sequence that still waits does so; for `masu info --why`.
   enum class Blocked { kNothing, kSeats, kPages, kTokens, kShare } blocked = Blocked::kNothing;
 };

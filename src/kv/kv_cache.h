@@ -66,6 +66,8 @@ class KvCache {
   // table.
   static uint64_t BookkeepingBytesPerPage(uint32_t block_size, bool share_prefixes);
 
+  // PagePool::SetSpareSlabs.
+  void SetSpareSlabs(uint64_t slabs) { pool_.SetSpareSlabs(slabs); }
   // Extends the table to hold `tokens`, in place of cached pages that nobody uses if need be. All
   // or nothing; false if pages are lacking.
   bool Reserve(BlockTable& table, uint32_t tokens);

@@ -9,13 +9,21 @@ namespace masu {
 PageBudget::PageBudget(PageCounts free, uint64_t free_slabs, std::vector<uint32_t> pages_per_slab)
     : free_(std::move(free)), free_slabs_(free_slabs), pages_per_slab_(std::move(pages_per_slab)) {}
 
-bool PageBudget::Fits(std::span<const uint64_t> wanted) const {
+uint64_t PageBudget::SlabsFor(std::span<const uint64_t> wanted) const {
   uint64_t slabs = 0;
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i] > free_[i])
       slabs += (wanted[i] - free_[i] + pages_per_slab_[i] - 1) / pages_per_slab_[i];
   }
-  return slabs <= free_slabs_;
+  return slabs;
+}
+
+bool PageBudget::Fits(std::span<const uint64_t> wanted) const {
+  return SlabsFor(wanted) <= free_slabs_;
+}
+
+uint64_t PageBudget::SlabsBeside(std::span<const uint64_t> wanted) const {
+  return free_slabs_ - std::min(free_slabs_, SlabsFor(wanted));
 }
 
 void PageBudget::Take(std::span<const uint64_t> wanted) {

@@ -20,11 +20,15 @@ class PageBudget {
   PageBudget(PageCounts free, uint64_t free_slabs, std::vector<uint32_t> pages_per_slab);
 
   bool Fits(std::span<const uint64_t> wanted) const;
+  // Slabs of no layout that are left beside `wanted`; 0 if that does not fit.
+  uint64_t SlabsBeside(std::span<const uint64_t> wanted) const;
   // Fits must hold.
   void Take(std::span<const uint64_t> wanted);
   void Give(std::span<const uint64_t> pages);
 
  private:
+  uint64_t SlabsFor(std::span<const uint64_t> wanted) const;
+
   PageCounts free_;
   uint64_t free_slabs_ = 0;
   std::vector<uint32_t> pages_per_slab_;

@@ -84,8 +84,10 @@ std::optional<SlabId> PagePool::SlabWithRoom(LayoutId layout) {
   if (available_[layout.value()] > 0) {
     const auto live = std::find_if(open.rbegin(), open.rend(),
                                    [&](SlabId id) { return slabs_[id.value()].live > 0; });
-    if (live == open.rend()) return std::nullopt;
-    return *live;
+    if (live != open.rend()) return *live;
+    if (spare_slabs_ == 0 || (open.empty() && !TakeSlab(layout))) return std::nullopt;
+    --spare_slabs_;
+    return open.back();
   }
   if (open.empty() && !TakeSlab(layout)) return std::nullopt;
   return open.back();

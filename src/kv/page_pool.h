@@ -55,6 +55,9 @@ class PagePool {
   // is free. Cached pages are not touched. What slabs with live pages have left comes first, idle
   // pages too: a slab that nobody needs stays free for all layouts, as Budget counts it.
   std::optional<PageExpectation> Allocate(LayoutId layout, uint64_t scope, uint32_t first_position);
+  // So many slabs that nobody needs may be taken although idle pages could make room: what was
+  // planned (Budget) fits beside them. 0 until said otherwise.
+  void SetSpareSlabs(uint64_t slabs) { spare_slabs_ = slabs; }
   // Allocate found none: whether it helps to drop this idle page.
   bool MakesRoom(PageId page, LayoutId layout) const;
   // The page is in use, or cached.
@@ -145,7 +148,8 @@ class PagePool {
   std::vector<SlabId> stock_;              // slabs without a layout
   std::vector<std::vector<SlabId>> open_;  // per layout: slabs with free pages
   std::vector<uint64_t> available_;  // per layout: free or idle, in its slabs that have live pages
-  uint64_t idle_slabs_ = 0;          // that have a layout and no live page
+  uint64_t spare_slabs_ = 0;
+  uint64_t idle_slabs_ = 0;  // that have a layout and no live page
   uint64_t used_pages_ = 0;
   uint64_t used_bytes_ = 0;
   uint64_t quarantined_pages_ = 0;

@@ -12,7 +12,7 @@ namespace {
 
 struct PageSize {
   uint64_t page_bytes;
-  uint64_t first_page_bytes;
+  std::optional<uint64_t> first_page_bytes;
   uint64_t bytes_per_token;
 };
 
@@ -25,14 +25,14 @@ Result<PageSize> SizeOf(const PlanKvGroup& group, const KvOption& option, uint32
                                                      .num_layers = group.num_layers,
                                                      .latent_dim = group.latent_dim,
                                                      .rope_dim = group.rope_dim});
-      return PageSize{layout.page_bytes, layout.page_bytes, layout.bytes_per_token()};
+      return PageSize{layout.page_bytes, std::nullopt, layout.bytes_per_token()};
     }
     case PlanKvGroupKind::kIndexer: {
       const KvRowLayout layout = MakeKvIndexerLayout({.encoding = option.sides.k.encoding,
                                                       .block_size = block_size,
                                                       .num_layers = group.num_layers,
                                                       .head_dim = group.head_dim});
-      return PageSize{layout.page_bytes, layout.page_bytes, layout.bytes_per_token()};
+      return PageSize{layout.page_bytes, std::nullopt, layout.bytes_per_token()};
     }
     case PlanKvGroupKind::kAttention:
       break;
@@ -50,7 +50,7 @@ Result<PageSize> SizeOf(const PlanKvGroup& group, const KvOption& option, uint32
     return MakeKvPageLayout(spec);
   };
   MASU_ASSIGN_OR_RETURN(const KvPageLayout layout, layout_of(option.layers));
-  uint64_t first = layout.page_bytes;
+  std::optional<uint64_t> first;
   if (!option.first_page.empty()) {
     MASU_ASSIGN_OR_RETURN(const KvPageLayout first_layout, layout_of(option.first_page));
     first = first_layout.page_bytes;
@@ -75,14 +75,20 @@ Result<KvFootprint> KvFootprint::Make(const std::vector<PlanKvGroup>& groups, co
                           SizeOf(group, input.option, input.ranks, input.block_size));
     footprint.bytes_per_token_ += size.bytes_per_token;
     if (!group.window) footprint.bytes_past_windows_ += size.bytes_per_token;
-    if (size.page_bytes > 0)
-      footprint.groups_.push_back({size.page_bytes, size.first_page_bytes, group.window});
+    if (size.page_bytes > 0) {
+      Group added{.page = footprint.page_bytes_.size(), .first_page = {}, .window = group.window};
+      footprint.page_bytes_.push_back(size.page_bytes);
+      if (size.first_page_bytes) {
+        added.first_page = footprint.page_bytes_.size();
+        footprint.page_bytes_.push_back(*size.first_page_bytes);
+      }
+      footprint.groups_.push_back(added);
+    }
     for (const KvOption& other : input.others) {
       MASU_ASSIGN_OR_RETURN(const PageSize beside,
                             SizeOf(group, other, input.ranks, input.block_size));
-      for (const uint64_t bytes : {beside.page_bytes, beside.first_page_bytes}) {
-        if (bytes > 0) footprint.other_page_bytes_.push_back(bytes);
-      }
+      if (beside.page_bytes > 0) footprint.page_bytes_.push_back(beside.page_bytes);
+      if (beside.first_page_bytes) footprint.page_bytes_.push_back(*beside.first_page_bytes);
     }
   }
   return footprint;
@@ -99,22 +105,12 @@ uint64_t KvFootprint::PagesOf(const Group& group, uint64_t tokens) const {
   return PeakPages(group.window, input_.block_size, input_.prefill_chunk, tokens);
 }
 
-std::vector<uint64_t> KvFootprint::PageSizes() const {
-  std::vector<uint64_t> sizes;
-  for (const Group& group : groups_) {
-    sizes.push_back(group.page_bytes);
-    sizes.push_back(group.first_page_bytes);
-  }
-  sizes.insert(sizes.end(), other_page_bytes_.begin(), other_page_bytes_.end());
-  return sizes;
-}
-
 uint64_t KvFootprint::largest_page_bytes() const {
-  return groups_.empty() ? 0 : std::ranges::max(PageSizes());
+  return page_bytes_.empty() ? 0 : std::ranges::max(page_bytes_);
 }
 
 uint64_t KvFootprint::SmallestPage() const {
-  return groups_.empty() ? UINT64_MAX : std::ranges::min(PageSizes());
+  return page_bytes_.empty() ? UINT64_MAX : std::ranges::min(page_bytes_);
 }
 
 // A slab has as many page ids as it holds of the smallest pages.
@@ -134,16 +130,17 @@ uint64_t KvFootprint::ArenaIn(uint64_t memory) const {
 Result<KvCapacity> KvFootprint::Capacity(uint64_t arena, uint64_t context) const {
   KvCapacity capacity;
   if (groups_.empty() || largest_page_bytes() > arena) return capacity;
-  MASU_ASSIGN_OR_RETURN(const SlabGeometry geometry, PickSlabGeometry({arena}, PageSizes()));
+  MASU_ASSIGN_OR_RETURN(const SlabGeometry geometry, PickSlabGeometry({arena}, page_bytes_));
   const auto fit = [&](uint64_t requests, uint64_t tokens) {
     uint64_t slabs = 0;
     for (size_t g = 0; g < groups_.size(); ++g) {
       const uint64_t pages = PagesOf(groups_[g], tokens);
-      const bool has_first = groups_[g].first_page_bytes != groups_[g].page_bytes && pages > 0;
-      const uint64_t first = has_first ? requests : 0;
+      const auto& per_slab = geometry.pages_per_slab;
+      const bool has_first = groups_[g].first_page && pages > 0;
       const uint64_t rest = SaturatingMultiply(requests, has_first ? pages - 1 : pages);
-      slabs = SaturatingAdd(slabs, CeilDivide(rest, geometry.pages_per_slab[2 * g]));
-      slabs = SaturatingAdd(slabs, CeilDivide(first, geometry.pages_per_slab[2 * g + 1]));
+      slabs = SaturatingAdd(slabs, CeilDivide(rest, per_slab[groups_[g].page]));
+      if (has_first)
+        slabs = SaturatingAdd(slabs, CeilDivide(requests, per_slab[*groups_[g].first_page]));
     }
     return slabs <= geometry.num_slabs;
   };
@@ -170,7 +167,7 @@ Result<KvCapacity> KvFootprint::Capacity(uint64_t arena, uint64_t context) const
   long double slabs = 0;  // of one request, if many share them
   for (size_t g = 0; g < groups_.size(); ++g) {
     slabs += static_cast<long double>(PagesOf(groups_[g], context)) /
-             static_cast<long double>(geometry.pages_per_slab[2 * g]);
+             static_cast<long double>(geometry.pages_per_slab[groups_[g].page]);
   }
   capacity.tokens =
       static_cast<uint64_t>(geometry.num_slabs / slabs * static_cast<long double>(context));

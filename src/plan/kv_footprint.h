@@ -63,16 +63,15 @@ class KvFootprint {
 
  private:
   struct Group {
-    uint64_t page_bytes;
-    uint64_t first_page_bytes;  // as page_bytes, or what the first tokens' page takes
+    size_t page;                       // in page_bytes_
+    std::optional<size_t> first_page;  // likewise, if the first tokens' page is another
     std::optional<uint32_t> window;
   };
   uint64_t PagesOf(const Group& group, uint64_t tokens) const;
-  std::vector<uint64_t> PageSizes() const;  // first those of the groups, two for each
   uint64_t SmallestPage() const;
 
-  std::vector<Group> groups_;               // that have pages
-  std::vector<uint64_t> other_page_bytes_;  // of layouts beside them
+  std::vector<Group> groups_;         // that have pages
+  std::vector<uint64_t> page_bytes_;  // of every layout that shares the arena
   Input input_;
   uint64_t bytes_per_token_ = 0;
   uint64_t bytes_past_windows_ = 0;

@@ -48,7 +48,7 @@ ScoreResult Reference(LoadedModel& model, const ScoreQuery& query, const std::st
 }
 
 TEST(EngineTarget, ScoresAsTeacherForcing) {
-  const auto model = Load(MakeTinyRand({.seed = 4}).value());
+  const auto model = Load(MakeTinyRand({.seed = 4, .layers = 3, .head_dim = 32}).value());
   std::vector<ScoreQuery> queries;
   // Four choices after each of 30 questions, some with all tokens in common but the last.
   for (uint32_t question = 0; question < 30; ++question) {
@@ -84,7 +84,7 @@ TEST(EngineTarget, ScoresAsTeacherForcing) {
 
 // The examples of a few-shot prompt are computed once, though all questions come at once.
 TEST(EngineTarget, CommonBeginningsAreComputedOnce) {
-  const auto model = Load(MakeTinyRand({.seed = 4}).value());
+  const auto model = Load(MakeTinyRand({.seed = 4, .layers = 3, .head_dim = 32}).value());
   const auto target = Open(model, "int8");
   const auto examples = RandomPrompt(160, 7, 512);
   std::vector<GenerateQuery> queries;
@@ -126,7 +126,7 @@ TEST(EngineTarget, GeneratesUpToAStop) {
 }
 
 TEST(EngineTarget, EverySettingHoldsTheSameTokens) {
-  const auto model = Load(MakeTinyRand({.context = 512}).value());
+  const auto model = Load(MakeTinyRand({.layers = 3, .head_dim = 32, .context = 512}).value());
   EngineConfig config = TinyConfig();
   config.kv_cache_memory_bytes.reset();
   for (const char* setting : {"float32", "bfloat16", "fp8:unit", "int8", "int8/int4", "int4"}) {
