@@ -6,7 +6,7 @@
 #include "engine/engine_config.h"
 #include "server/server_config.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT: the library's name
 class App;
 }
 

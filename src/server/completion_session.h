@@ -109,8 +109,7 @@ class CompletionSession : public std::enable_shared_from_this<CompletionSession>
   static void Collect(Choice& choice, ChoiceDelta delta);
   void FinishAnswer();
 
-  // On a worker: looks for degenerate answers, and sends the answer if there are none.
-  void JudgeAnswers();
+  void JudgeAnswers();  // on a worker
   std::optional<Degeneration> JudgeChoice(const Choice& choice) const;
   void BeginRetries(const std::vector<std::optional<Degeneration>>& verdicts);
   void SubmitRetry(size_t prompt, const std::vector<bool>& wanted);  // on a worker

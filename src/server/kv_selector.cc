@@ -93,7 +93,7 @@ Result<KvSelector::Rule> KvSelector::Resolve(const KvPolicyRule& rule,
   Rule resolved{.rule = rule};
   const auto find = [&](const std::string& dtype) -> Result<uint32_t> {
     const Result<uint32_t> choice = FindChoice(info_, dtype);
-    if (choice.ok()) return choice;
+    if (choice.ok()) return *choice;
     return InvalidArgument("--kv-policy: rule '{}': {}", rule.name, choice.error().message);
   };
   const auto& names = options.model_names;

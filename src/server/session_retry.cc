@@ -18,21 +18,13 @@ std::optional<Degeneration> CompletionSession::JudgeChoice(const Choice& choice)
 void CompletionSession::JudgeAnswers() {
   std::vector<std::optional<Degeneration>> verdicts;
   for (const Choice& choice : choices_) verdicts.push_back(JudgeChoice(choice));
-  const auto is_bad = [](const std::optional<Degeneration>& verdict) {
-    return verdict.has_value();
-  };
-  if (std::ranges::any_of(verdicts, is_bad)) {
-    return deps_.io->Post([self = shared_from_this(), verdicts = std::move(verdicts)] {
-      self->BeginRetries(verdicts);
-    });
-  }
-  // The account before the answer: who has read it finds it counted.
-  deps_.io->Post([self = shared_from_this()] { self->End(self->EndOutcome()); });
-  SendAnswer();
+  deps_.io->Post([self = shared_from_this(), verdicts = std::move(verdicts)] {
+    self->BeginRetries(verdicts);
+  });
 }
 
 void CompletionSession::BeginRetries(const std::vector<std::optional<Degeneration>>& verdicts) {
-  if (done_) return;
+  if (done_) return;  // the client went, or the server stopped, while the answer was judged
   retries_.resize(choices_.size());
   for (size_t i = 0; i < choices_.size(); ++i) {
     if (verdicts[i]) retries_[i].emplace(*verdicts[i], MakeChoice(PromptOf(i)));
@@ -45,6 +37,7 @@ void CompletionSession::BeginRetries(const std::vector<std::optional<Degeneratio
       self->SubmitRetry(prompt, wanted);
     });
   }
+  FinishIfRetried();  // there may be none
 }
 
 void CompletionSession::SubmitRetry(size_t prompt, const std::vector<bool>& wanted) {
