@@ -259,6 +259,7 @@ TEST_P(SameBits, OnEveryInstructionSet) {
 TEST_P(SameBits, InLongContexts) {
   EngineConfig config = Base();
   config.max_model_len = 1200;
+  config.kv_cache_memory_bytes = MiB(16);
   std::vector<Request> subjects;
   uint32_t i = 0;
   for (const size_t length : {500, 511, 512, 513, 1030}) {
@@ -277,7 +278,7 @@ TEST_P(SameBits, InLongContexts) {
   ExpectSame(many.Run(all), alone);
   EXPECT_GE(many.most_running(), 16u);
   if (!GetParam().kv.has_wide_first_page()) config.block_size = 32;
-  EngineRig tight(RandModel(), config, config.block_size == 32 ? 50 : 100);
+  EngineRig tight(RandModel(), config, config.block_size == 32 ? 50 : 150);
   ExpectSame(tight.Run(all), alone);
   EXPECT_GT(tight.stats().preemptions, 0u);
 }

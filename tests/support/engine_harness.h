@@ -327,7 +327,7 @@ struct KvCase {
   // The first page of a request is wider than the others. How many tokens are in it matters.
   bool has_wide_first_page() const { return std::string_view(dtype).ends_with("int4"); }
   // An arena of so many pages, with room for the first ones where those are of another size.
-  uint64_t Room(uint64_t pages) const { return has_wide_first_page() ? pages * 3 / 2 + 2 : pages; }
+  uint64_t Room(uint64_t pages) const { return has_wide_first_page() ? 2 * pages : pages; }
 };
 inline constexpr KvCase kKvChoices[] = {
     {"float32", "auto"}, {"bfloat16", "auto"},  {"float16", "auto"},
