@@ -105,7 +105,17 @@ struct CacheInfo {
 
 // What the cache holds right now, and what is wrong with it (for /debug/kv). No tokens, no secrets.
 struct KvReport {
+  // How one side of a layer is stored.
+  struct Side {
+    std::string encoding;
+    std::string scale;  // KvScaleName
+    bool rotated = false;
+    std::vector<float> scales;  // of each KV head, if the checkpoint brings them
+  };
   struct Layout {
+    std::string kv_cache_dtype;  // of the choice that it belongs to: KvChoiceInfo::name
+    bool first_page = false;     // of the first tokens' pages alone
+    std::vector<std::pair<Side, Side>> layers;  // K and V
     uint64_t page_bytes = 0;
     uint64_t free = 0;  // that could be had, if need be in place of cached ones
     uint64_t in_use = 0;

@@ -122,6 +122,7 @@ class EngineImpl final : public Engine {
   std::vector<const BlockTable*> LiveTables() const;
   std::vector<std::string> Violations() const;
   KvReport MakeReport() const;
+  KvReport::Layout DescribeLayout(LayoutId id, uint64_t free) const;
   void ReturnPassedPages(Sequence& sequence);
   PageCounts MissingPages(const Sequence& sequence, uint64_t tokens) const;
   PageCounts PeakPages(uint32_t kv_choice, uint64_t tokens) const;

@@ -180,15 +180,35 @@ std::vector<std::string> EngineImpl::Violations() const {
   return violations;
 }
 
+KvReport::Layout EngineImpl::DescribeLayout(LayoutId id, uint64_t free) const {
+  const PagePool& pool = cache_->pool();
+  KvReport::Layout row{.kv_cache_dtype = {},
+                       .first_page = false,
+                       .layers = {},
+                       .page_bytes = pool.layout(id).page_bytes,
+                       .free = free};
+  for (size_t c = 0; c < kv_choices_.size(); ++c) {
+    for (const LayoutId group : kv_choices_[c].groups) {
+      if (id != group && id != pool.LayoutAt(group, 0)) continue;
+      row.kv_cache_dtype = cache_info_.choices[c].name;
+      row.first_page = id != group;
+    }
+  }
+  const auto side = [](const KvSide& of, const std::vector<float>& scales) {
+    return KvReport::Side{KvEncodingName(of.encoding), KvScaleName(of), of.rotated, scales};
+  };
+  for (const KvLayerLayout& layer : pool.layout(id).layers)
+    row.layers.emplace_back(side(layer.k, layer.k_scales), side(layer.v, layer.v_scales));
+  return row;
+}
+
 KvReport EngineImpl::MakeReport() const {
   const PoolSnapshot pool = cache_->pool().Snapshot();
   KvReport report;
   report.slabs = pool.slabs.size();
   report.violations = Violations();
-  for (uint32_t i = 0; i < cache_->pool().num_layouts(); ++i) {
-    report.layouts.push_back(
-        {.page_bytes = cache_->pool().layout(LayoutId(i)).page_bytes, .free = pool.free_pages[i]});
-  }
+  for (uint32_t i = 0; i < cache_->pool().num_layouts(); ++i)
+    report.layouts.push_back(DescribeLayout(LayoutId(i), pool.free_pages[i]));
   for (uint32_t id = 0; id < pool.pages.size(); ++id) {
     const PoolSnapshot::Page& page = pool.pages[id];
     const auto& layout = pool.slabs[id / pool.geometry.ids_per_slab].layout;

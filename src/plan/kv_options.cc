@@ -98,21 +98,6 @@ Result<KvSide> MakeSide(const std::string& name, const Words& words, bool takes_
   return side;
 }
 
-const char* ScaleName(const KvSide& side) {
-  switch (side.scale) {
-    case KvScale::kStatic:
-      return "checkpoint";
-    case KvScale::kDynamic:
-    case KvScale::kGroup:
-      return "dynamic";
-    case KvScale::kNone:
-      break;
-  }
-  const bool is_fp8 =
-      side.encoding == KvEncoding::kFp8E4M3 || side.encoding == KvEncoding::kFp8E5M2;
-  return is_fp8 ? "unit" : "none";
-}
-
 // 8 bits in place of 4; a page's sides rotate as those of the others do.
 KvSide Widened(const KvSide& side) {
   if (side.encoding != KvEncoding::kInt4) return side;
@@ -122,7 +107,7 @@ KvLayerSides Widened(const KvLayerSides& sides) { return {Widened(sides.k), Wide
 
 // The mode of scales, of the side that has any.
 std::string ScaleOf(const KvLayerSides& sides) {
-  const std::string k = ScaleName(sides.k), v = ScaleName(sides.v);
+  const std::string k = KvScaleName(sides.k), v = KvScaleName(sides.v);
   return k == "none" ? v : k;
 }
 

@@ -114,6 +114,21 @@ const char* KvEncodingName(KvEncoding encoding) {
   return "?";
 }
 
+const char* KvScaleName(const KvSide& side) {
+  switch (side.scale) {
+    case KvScale::kStatic:
+      return "checkpoint";
+    case KvScale::kDynamic:
+    case KvScale::kGroup:
+      return "dynamic";
+    case KvScale::kNone:
+      break;
+  }
+  const bool is_fp8 =
+      side.encoding == KvEncoding::kFp8E4M3 || side.encoding == KvEncoding::kFp8E5M2;
+  return is_fp8 ? "unit" : "none";
+}
+
 Result<KvEncoding> ParseKvEncoding(std::string_view name, std::string_view model_dtype) {
   if (name == "auto") name = model_dtype;
   for (const auto& [known, encoding] : kNames) {

@@ -28,6 +28,9 @@ struct KvSide {
   friend bool operator==(const KvSide&, const KvSide&) = default;
 };
 
+// "dynamic", "checkpoint" or "unit"; "none" where the format needs no scale.
+const char* KvScaleName(const KvSide& side);
+
 // Values of one token and KV head that share a scale and a minimum in int4.
 inline constexpr uint32_t kKvGroup = 32;
 

@@ -35,8 +35,18 @@ Json ModelJson(const ServedModel& model, const std::string& name) {
 
 Json KvReportJson(const KvReport& report) {
   Json layouts = Json::array();
+  const auto side = [](const KvReport::Side& of) {
+    Json json = {{"encoding", of.encoding}, {"scale", of.scale}, {"rotated", of.rotated}};
+    if (!of.scales.empty()) json["scales"] = of.scales;
+    return json;
+  };
   for (const KvReport::Layout& layout : report.layouts) {
-    layouts.push_back({{"page_bytes", layout.page_bytes},
+    Json layers = Json::array();
+    for (const auto& [k, v] : layout.layers) layers.push_back({{"k", side(k)}, {"v", side(v)}});
+    layouts.push_back({{"kv_cache_dtype", layout.kv_cache_dtype},
+                       {"first_page", layout.first_page},
+                       {"layers", std::move(layers)},
+                       {"page_bytes", layout.page_bytes},
                        {"free", layout.free},
                        {"in_use", layout.in_use},
                        {"idle", layout.idle},

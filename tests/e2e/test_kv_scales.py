@@ -78,6 +78,18 @@ def test_a_checkpoint_that_asks_for_fp8_gets_it(tmp_path, serve):
     assert info.returncode == 0 and any("fp8_e4m3" in line and ">" in line for line in info.stdout.splitlines()), info.stdout
 
 
+def test_effective_scales_can_be_read_from_a_running_server(tmp_path, serve):
+    model = directory(tmp_path / "model", "--kv-scales", "compressed-tensors", "--k-scale", "0.0125", "--v-scale", "0.5,0.25")
+    server = serve(model, *MEMORY, "--enable-debug-endpoints", "--kv-guard", "off")
+    (default, wide) = server.get("/debug/kv").json["layouts"]
+    assert default["kv_cache_dtype"] == "fp8_e4m3:checkpoint" and wide["kv_cache_dtype"] == "bfloat16"
+    for layer in default["layers"]:
+        assert layer["k"] == {"encoding": "fp8_e4m3", "scale": "checkpoint", "rotated": False, "scales": [0.0125, 0.0125]}
+        assert layer["v"]["scales"] == [0.5, 0.25]
+    server = serve(model, *MEMORY, "--enable-debug-endpoints", "--kv-scale", "dynamic", "--kv-guard", "off")
+    assert {layer["v"]["scale"] for layer in server.get("/debug/kv").json["layouts"][0]["layers"]} == {"dynamic"}
+
+
 def test_the_directory_is_the_model_of_the_gguf_file(tmp_path, tiny):
     model = directory(tmp_path / "model")
     exact = ("--activation-dtype", "float32", "--kv-cache-dtype", "float32", *MEMORY)
