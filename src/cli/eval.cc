@@ -56,6 +56,7 @@ Result<EvaluationRequest> MakeRequest(const EvalOptions& options, const Checks& 
   EvaluationRequest request;
   MASU_ASSIGN_OR_RETURN(EncodingSetting baseline, ParseEncodingSetting(options.baseline));
   request.settings.push_back(std::move(baseline));
+  request.skip_impossible = options.encodings.empty();
   for (const std::string& name :
        options.encodings.empty() ? ComparedEncodings() : options.encodings) {
     MASU_ASSIGN_OR_RETURN(EncodingSetting setting, ParseEncodingSetting(name));

@@ -138,27 +138,36 @@ Result<Evaluation> RunEvaluation(const EvaluationRequest& request, PreparedTasks
                         .skipped = std::move(tasks.skipped),
                         .kl = {}};
   MASU_ASSIGN_OR_RETURN(const uint64_t full, model.BytesPerToken({.name = "bfloat16"}));
+  std::vector<EncodingSetting> settings;
   for (const EncodingSetting& setting : request.settings) {
-    MASU_ASSIGN_OR_RETURN(const uint64_t bytes, model.BytesPerToken(setting));
+    const Result<uint64_t> bytes = model.BytesPerToken(setting);
+    if (!bytes.ok()) {
+      const bool is_baseline = settings.empty();
+      if (!request.skip_impossible || is_baseline ||
+          bytes.error().code != ErrorCode::kUnimplemented)
+        return bytes.error();
+      evaluation.skipped.push_back({setting.name, bytes.error().message});
+      continue;
+    }
+    settings.push_back(setting);
     SettingReport report;
     report.name = setting.name;
-    report.bytes_per_token = bytes;
-    report.share_of_16_bits = static_cast<double>(bytes) / static_cast<double>(full);
+    report.bytes_per_token = *bytes;
+    report.share_of_16_bits = static_cast<double>(*bytes) / static_cast<double>(full);
     evaluation.settings.push_back(std::move(report));
   }
-  ProgressParts parts(tasks.tasks.size() * request.settings.size() + (request.kl ? 1 : 0),
-                      progress);
+  ProgressParts parts(tasks.tasks.size() * settings.size() + (request.kl ? 1 : 0), progress);
   if (request.kl) {
     evaluation.kl = Evaluation::Kl();
     MASU_ASSIGN_OR_RETURN(DivergenceReport divergence,
-                          model.MeasureKl(request.settings, *request.kl, *evaluation.kl,
+                          model.MeasureKl(settings, *request.kl, *evaluation.kl,
                                           [&](double f) { parts.Show(f, "comparing"); }));
     for (size_t i = 0; i < divergence.arms.size(); ++i) {
       evaluation.settings[i + 1].divergence = std::move(divergence.arms[i]);
     }
     parts.Next();
   }
-  MASU_TRY(RunTasks(request.settings, tasks, model, parts, evaluation));
+  MASU_TRY(RunTasks(settings, tasks, model, parts, evaluation));
   AddFlags(evaluation);
   if (progress) progress(1, "done");
   return evaluation;

@@ -30,6 +30,8 @@ struct KlOptions {
 };
 
 struct EvaluationRequest {
+  // Settings that do not go with the model are left out and named, not errors.
+  bool skip_impossible = false;
   std::vector<EncodingSetting> settings;  // the baseline first
   std::optional<KlOptions> kl;            // none: not asked for
 };

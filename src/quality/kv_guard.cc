@@ -15,7 +15,7 @@
 #include "base/stopwatch.h"
 #include "engine/engine_memory.h"
 #include "quality/divergence.h"
-#include "quality/guard_text.h"
+#include "quality/eval_text.h"
 
 namespace masu {
 namespace {
@@ -34,7 +34,8 @@ class Measurement {
  public:
   Measurement(LoadedModel& model, const EngineConfig& config, double budget_seconds)
       : model_(model), config_(config), budget_seconds_(budget_seconds) {
-    tokens_ = model.tokenizer->Encode(kGuardText, {.add_special = true, .parse_special = false});
+    tokens_ = model.tokenizer->Encode(std::string(BuiltinEvalText()),
+                                      {.add_special = true, .parse_special = false});
     const uint64_t most =
         std::min<uint64_t>({kMostTokens, tokens_.size(), model.config.max_position,
                             config.max_model_len.value_or(kMostTokens)});

@@ -81,7 +81,7 @@ def test_bad_settings_are_named(tiny, arguments, names):
 def test_faults_never_reach_an_answer(tiny, serve, expected, mode):
     answers, token_bytes = expected
     server = serve(tiny.rand(), *pages(token_bytes, 60), "--kv-integrity", mode, "--kv-integrity-unready-after", "0",
-                   "--fault-injection", "all=0.01,flipped_page=0,lost_wakeup=0,seed=5")
+                   "--fault-injection", "all=0.01,flipped_header=0.05,flipped_page=0,lost_wakeup=0,seed=5")
     got = in_parallel(lambda prompt: server.post("/v1/completions", {"prompt": prompt, "temperature": 0, **FIELDS}), PROMPTS)
     for want, answer in zip(answers, got):
         if mode == "abort" and answer.status == 500:
