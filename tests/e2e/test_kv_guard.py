@@ -68,7 +68,8 @@ def test_conditioning_makes_the_bias_free(biased, tiny, home):
 def test_refuses_on_request(biased, home):
     result = run("generate", biased, "--prompt", "x", *UNCONDITIONED, "--kv-guard", "refuse", env=home, seconds=300)
     check_refusal(result, "kv_cache_dtype int8", "limit 0.01", "--kv-guard fallback", status=1)
-    served = run("serve", biased, "--port", 0, "--kv-cache-memory-bytes", "4MiB", *UNCONDITIONED, "--kv-guard", "refuse", env=home, seconds=300)
+    served = run("serve", biased, "--port", 0, "--kv-cache-memory-bytes", "4MiB", *UNCONDITIONED, "--kv-guard", "refuse", env=home,
+                 seconds=300)
     check_refusal(served, "kv_cache_dtype int8", "limit 0.01", "--kv-guard fallback", status=1)
     assert "ready on" not in served.stdout
 
