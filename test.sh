@@ -20,7 +20,7 @@ Installs what is missing (as root or with sudo), builds, and runs every test. St
   tsan       unit tests of the layers that have threads, with TSan
 
   --all      adds fuzz (a minute for each target, or MASU_FUZZ_SECONDS), soak (pytest marked soak, gtest *Soak*), bench and
-             lm_eval (ARC by lm-evaluation-harness against the server, compared with masu eval; a quarter of an hour)
+             lm_eval (ARC by lm-evaluation-harness against the server, compared with masu eval; twenty minutes on two cores)
   --only     runs only these steps, and build before those that need it
   --help     prints this
 
