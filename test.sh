@@ -19,7 +19,8 @@ Installs what is missing (as root or with sudo), builds, and runs every test. St
   asan       unit tests of the layers that handle memory and foreign bytes, with ASan and UBSan
   tsan       unit tests of the layers that have threads, with TSan
 
-  --all      adds fuzz (a minute for each target, or MASU_FUZZ_SECONDS), soak (pytest marked soak, gtest *Soak*) and bench
+  --all      adds fuzz (a minute for each target, or MASU_FUZZ_SECONDS), soak (pytest marked soak, gtest *Soak*), bench and
+             lm_eval (ARC by lm-evaluation-harness against the server, compared with masu eval; twenty minutes on two cores)
   --only     runs only these steps, and build before those that need it
   --help     prints this
 
@@ -39,7 +40,7 @@ readonly asan_layers='backend|kv|checkpoint|text|engine|server'
 readonly tsan_layers='kv|engine|server'
 readonly fuzz_seconds=${MASU_FUZZ_SECONDS:-60}
 steps=(format layers shell build unit e2e tidy asan tsan)
-more_steps=(fuzz soak bench)
+more_steps=(fuzz soak bench lm_eval)
 
 all=0 only=''
 while (($#)); do
@@ -65,7 +66,7 @@ if [[ -n $only ]]; then
   done
   steps=("${chosen[@]}")
   # These run on what the build left, which must not be of yesterday.
-  if [[ ,$only, =~ ,(unit|e2e|tidy|soak|bench), && ,$only, != *,build,* ]]; then steps=(build "${steps[@]}"); fi
+  if [[ ,$only, =~ ,(unit|e2e|tidy|soak|bench|lm_eval), && ,$only, != *,build,* ]]; then steps=(build "${steps[@]}"); fi
 elif ((all)); then
   steps+=("${more_steps[@]}")
 fi
@@ -194,6 +195,14 @@ bench() {
   ((found)) || { not_run "there is no benchmark"; return; }
 }
 
+lm_eval() {
+  local data=$MASU_TEST_DATA/data/eval task
+  for task in arc_easy arc_challenge; do
+    [[ -f $data/$task.jsonl ]] || { not_run "$data/$task.jsonl is not there"; return; }
+  done
+  bench/lm_eval/run.sh --model "$MASU_TEST_MODEL" --data "$data"
+}
+
 # --- running them -------------------------------------------------------------------------------------------------
 
 heading() { printf '\n=== %s ===\n' "$*"; }
@@ -243,7 +252,7 @@ run_step() {
 
 prepare
 for step in "${steps[@]}"; do
-  if [[ $step =~ ^(unit|e2e|soak|bench)$ ]] && grep -q $'^build\tfailed' "$results/steps.tsv" 2>/dev/null; then
+  if [[ $step =~ ^(unit|e2e|soak|bench|lm_eval)$ ]] && grep -q $'^build\tfailed' "$results/steps.tsv" 2>/dev/null; then
     printf '%s\tskipped\t0\t%s\n' "$step" "the build failed" >>"$results/steps.tsv"
     continue
   fi

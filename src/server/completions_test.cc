@@ -377,6 +377,8 @@ TEST(Tokenize, BothWays) {
   EXPECT_EQ(running.Post("/detokenize", {{"tokens", {97, 98}}}).json()["prompt"], "ab");
   EXPECT_EQ(running.Post("/detokenize", {{"tokens", {97000}}}).status, 400);
   EXPECT_EQ(running.Post("/tokenize", json::object()).status, 400);
+  EXPECT_EQ(running.Get("/tokenizer_info").json(),
+            (json{{"bos_token", "<s>"}, {"eos_token", "</s>"}}));
 }
 
 }  // namespace

@@ -26,6 +26,10 @@ void GetWhy(EndpointCall& call);  // for `masu info --why`
 void GetMetrics(EndpointCall& call);
 void GetModels(EndpointCall& call);
 void GetModel(EndpointCall& call);
+// The control tokens' texts, as vLLM names them: lm-evaluation-harness tokenizes with /tokenize
+// where this is answered. Without the chat template: clients leave rendering to
+// /v1/chat/completions.
+void GetTokenizerInfo(EndpointCall& call);
 
 // On a worker: it waits for the engine.
 void GetKv(EndpointCall& call);

@@ -165,6 +165,16 @@ void GetModels(EndpointCall& call) {
   SendJson(call, {{"object", "list"}, {"data", std::move(data)}});
 }
 
+void GetTokenizerInfo(EndpointCall& call) {
+  const auto model = call.state->model();
+  if (!model) return call.exchange->Send(LoadingResponse(*call.state));
+  const auto text_of = [&](const std::optional<TokenId>& id) {
+    return id ? Json(model->tokenizer->TokenPiece(*id)) : Json(nullptr);
+  };
+  SendJson(call, {{"bos_token", text_of(model->tokenizer->bos())},
+                  {"eos_token", text_of(model->tokenizer->eos())}});
+}
+
 void GetModel(EndpointCall& call) {
   const auto model = call.state->model();
   if (!model) return call.exchange->Send(LoadingResponse(*call.state));

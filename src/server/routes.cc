@@ -23,6 +23,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/v1/models/", &GetModel, false, true},
     {"POST", "/tokenize", &PostTokenize},
     {"POST", "/detokenize", &PostDetokenize},
+    {"GET", "/tokenizer_info", &GetTokenizerInfo},
     {"GET", "/health", &GetHealth, true},
     {"GET", "/ping", &GetHealth, true},
     {"POST", "/ping", &GetHealth, true},

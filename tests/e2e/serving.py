@@ -275,7 +275,7 @@ def finite_numbers(value):
 
 
 class TinyModels:
-    """Makes T-RAND, T-FLAT and T-CHAIN files, each once."""
+    """Makes T-RAND (with k_spike: T-KBIAS), T-FLAT and T-CHAIN files, each once."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)

@@ -147,6 +147,9 @@ void AddRandOptions(CLI::App& command, TinyRandOptions& o) {
       ->delimiter(',');
   command.add_option("--tokenizer-size", o.tokenizer_size, "tokens, if not as many as --vocab");
   command.add_option("--v-gain", o.v_gain, "factor on V")->capture_default_str();
+  command.add_option("--k-spike", o.k_spike,
+                     "biases as Qwen2's, with this one on two channels of K in the first and last "
+                     "layer (T-KBIAS)");
   command.add_flag("--tied", o.tied, "the head is the embedding");
   AddWeights(command, o.weights);
 }
