@@ -116,13 +116,13 @@ void NameOption(const Words& words, KvOption& option) {
   option.encoding = KvEncodingName(sides.k.encoding);
   if (sides.v.encoding != sides.k.encoding)
     option.encoding += std::string("/") + KvEncodingName(sides.v.encoding);
+  if (words.plain) option.encoding += ":plain";
+  if (!words.rotates) option.encoding += ":norotate";
   option.scale = ScaleOf(sides);
   option.canonical = option.encoding;
   const bool says =
       sides.k.encoding == KvEncoding::kFp8E4M3 || sides.v.encoding == KvEncoding::kFp8E4M3;
   if (says && option.scale != "dynamic") option.canonical += ":" + option.scale;
-  if (words.plain) option.canonical += ":plain";
-  if (!words.rotates) option.canonical += ":norotate";
 }
 
 }  // namespace

@@ -103,13 +103,22 @@ def test_html_escapes(tiny, tmp_path):
 
 
 def test_kv_is_one_table_with_what_is_missing_named(tiny, tmp_path):
-    result = run("eval", "kv", tiny.rand(), "--data", tmp_path, "--tokens", 256, "--window", 128, "--limit", 2, seconds=900)
+    model = tiny.rand("rand32", head_dim="32")
+    result = run("eval", "kv", model, "--data", tmp_path, "--tokens", 256, "--window", 128, "--limit", 2, seconds=900)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("\n|--") == 1
     for encoding in ("bfloat16", "int8", "fp8", "fp8:unit", "fp8_e5m2", "int8/int4", "int4"):
         assert f"| {encoding} " in result.stdout
     assert f"not run: arc_easy: {tmp_path}/arc_easy.jsonl" in result.stdout and "not run: lambada" in result.stdout
     assert "Recommended" in result.stdout
+
+
+def test_encodings_that_the_model_cannot_have_are_named(tiny):
+    """Of the ones that are compared unasked; asked for, they are refused."""
+    result = run("eval", "kl", tiny.rand(), "--tokens", 64, "--window", 64, seconds=120)
+    assert result.returncode == 0 and "| int8 " in result.stdout
+    assert "not run: int4: Model architecture not supported for kv_cache_dtype='int4'" in result.stdout
+    check_refusal(run("eval", "kl", tiny.rand(), "--kv-cache-dtype", "int4"), "head size 16", status=1)
 
 
 def test_refusals(tiny, tmp_path):
