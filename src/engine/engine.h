@@ -79,8 +79,9 @@ struct EngineStats {
 // One way to store K and V that requests may ask for.
 struct KvChoiceInfo {
   std::string name;            // canonical: "int8", "fp8_e4m3:unit"
-  std::string kv_cache_dtype;  // the encoding alone: "fp8_e4m3"
+  std::string kv_cache_dtype;  // without the mode of scales: "fp8_e4m3"
   std::string kv_scale;
+  uint32_t bits = 0;             // the fewest of a value in any layer
   Bytes bytes_per_token;         // as CacheInfo
   uint32_t max_request_len = 0;  // tokens: what the whole arena holds, or one owner may hold
 };

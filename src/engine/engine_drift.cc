@@ -12,13 +12,6 @@ constexpr const char* kDriftOwner =
     "\x01"
     "drift";  // no API key's digest
 
-bool IsWide(const KvOption& option) {
-  for (const KvLayerSides& sides : option.layers) {
-    if (KvElementBits(sides.k.encoding) < 16 || KvElementBits(sides.v.encoding) < 16) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 Result<void> EngineImpl::InitDrift() {
@@ -26,7 +19,7 @@ Result<void> EngineImpl::InitDrift() {
     return InvalidArgument("--drift-sample {} is no share from 0 to 1", config_.drift_sample);
   }
   for (uint32_t c = 0; c < kv_choices_.size(); ++c) {
-    if (IsWide(kv_choices_[c].option)) wide_choice_ = c;
+    if (kv_choices_[c].option.bits() >= 16) wide_choice_ = c;
   }
   if (config_.drift_sample > 0 && !wide_choice_) {
     return InvalidArgument(
@@ -38,7 +31,7 @@ Result<void> EngineImpl::InitDrift() {
 // Which requests are sampled depends on their number alone, so that runs repeat.
 void EngineImpl::MaybeProbe(const RequestState& request) {
   if (config_.drift_sample <= 0 || probe_ || request.internal) return;
-  if (IsWide(kv_choices_[request.kv_choice].option)) return;
+  if (kv_choices_[request.kv_choice].option.bits() >= 16) return;
   const auto drawn =
       Philox4x32({static_cast<uint32_t>(request.arrival), 0, 0, 2},
                  {static_cast<uint32_t>(config_.seed), static_cast<uint32_t>(config_.seed >> 32)});

@@ -62,10 +62,7 @@ Result<std::vector<std::string>> OtherChoices(const EngineConfig& config, const 
   for (const std::string& name : config.kv_cache_dtype_choices) {
     KvDtypeSpec spec{.dtype = name};
     if (name == "auto") {
-      const bool narrow = std::ranges::any_of(standard.layers, [](const KvLayerSides& sides) {
-        return KvElementBits(sides.k.encoding) < 16 || KvElementBits(sides.v.encoding) < 16;
-      });
-      if (!narrow) continue;
+      if (standard.bits() >= 16) continue;
       spec.dtype = facts.wide;
     }
     MASU_ASSIGN_OR_RETURN(const KvOption option, MakeKvOption(spec, facts));
@@ -278,6 +275,7 @@ Result<EngineMemory> PlanEngineMemory(const ModelShape& shape, const ModelConfig
     info.choices.push_back({.name = option.canonical,
                             .kv_cache_dtype = option.encoding,
                             .kv_scale = option.scale,
+                            .bits = option.bits(),
                             .bytes_per_token = {bytes}});
   }
   info.arena = {row.kv_arena_bytes};

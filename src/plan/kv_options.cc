@@ -127,6 +127,15 @@ void NameOption(const Words& words, KvOption& option) {
 
 }  // namespace
 
+uint32_t KvOption::bits() const {
+  uint32_t fewest = UINT32_MAX;
+  for (const KvLayerSides& of_layer : layers) {
+    for (const KvSide& side : {of_layer.k, of_layer.v})
+      fewest = std::min(fewest, KvElementBits(side.encoding));
+  }
+  return fewest;
+}
+
 KvModelFacts KvFactsOf(const PlanConfig& config) {
   return {.num_layers = config.num_layers,
           .slides = config.layer_slides,

@@ -45,6 +45,8 @@ struct KvOption {
   std::string canonical = {};             // both: "fp8_e4m3:unit"; a name that MakeKvOption takes
   KvLayerSides sides = {};                // of the layers that are no exception
   std::vector<KvLayerSides> layers = {};  // [num_layers]
+  // The fewest bits of a value in any layer.
+  uint32_t bits() const;
   std::vector<KvLayerSides> first_page = {};  // [num_layers], of the first tokens; empty: as layers
 };
 

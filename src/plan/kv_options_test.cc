@@ -78,6 +78,15 @@ TEST(KvOptions, Int4StaysWiderAtTheEndsAndInTheFirstPage) {
     EXPECT_EQ(unrotated.first_page[i].k.rotated, unrotated.layers[i].k.rotated);
 }
 
+TEST(KvOptions, BitsAreThoseOfTheNarrowestSideOfAnyLayer) {
+  EXPECT_EQ(Make({.dtype = "float32"}).bits(), 32u);
+  EXPECT_EQ(Make({}).bits(), 16u);
+  EXPECT_EQ(Make({.dtype = "fp8:unit"}).bits(), 8u);
+  EXPECT_EQ(Make({.dtype = "bfloat16/int8"}).bits(), 8u);
+  EXPECT_EQ(Make({.dtype = "int8/int4:norotate:plain"}).bits(), 4u);
+  EXPECT_EQ(Make({.dtype = "int4", .skip_layers = "1-6"}).bits(), 8u);  // the ends alone are left
+}
+
 TEST(KvOptions, SkippedLayersStayAt16Bits) {
   const auto skipped = [](const std::string& list) {
     const KvOption option = Make({.dtype = "int8", .skip_layers = list});

@@ -23,12 +23,6 @@ namespace {
 constexpr uint32_t kMostTokens = 512;
 constexpr uint32_t kLeastTokens = 64;
 
-bool IsNarrow(const KvOption& option) {
-  return std::ranges::any_of(option.layers, [](const KvLayerSides& sides) {
-    return KvElementBits(sides.k.encoding) < 16 || KvElementBits(sides.v.encoding) < 16;
-  });
-}
-
 // Layouts compared with 16 bits, on the same tokens.
 class Measurement {
  public:
@@ -239,7 +233,7 @@ Result<KvGuardResult> RunKvGuard(LoadedModel& model, const EngineConfig& config,
   Measurement measurement(model, config, options.budget_seconds);
   for (size_t c = 0; c < kv.choices.size(); ++c) {
     const KvOption& option = kv.choices[c].option;
-    if (!IsNarrow(option)) continue;
+    if (option.bits() >= 16) continue;
     std::optional<KvVerdict> verdict = cache.Find(option, config);
     if (!verdict) {
       MASU_ASSIGN_OR_RETURN(verdict,

@@ -31,7 +31,7 @@ bool Matches(const KvPolicyRule& rule, const KvQuestion& question, const std::st
 std::optional<uint32_t> WideChoice(const CacheInfo& info) {
   std::optional<uint32_t> wide;
   for (uint32_t i = 0; i < info.choices.size(); ++i) {
-    const uint32_t bits = KvChoiceBits(info.choices[i]);
+    const uint32_t bits = info.choices[i].bits;
     if (bits == 16) return i;
     if (bits > 16 && !wide) wide = i;
   }
@@ -39,18 +39,6 @@ std::optional<uint32_t> WideChoice(const CacheInfo& info) {
 }
 
 }  // namespace
-
-uint32_t KvChoiceBits(const KvChoiceInfo& choice) {
-  const std::string& name = choice.kv_cache_dtype;
-  const auto bits = [](const std::string& side) {
-    const Result<KvEncoding> encoding = ParseKvEncoding(side, "");
-    MASU_CHECK(encoding.ok());  // the engine's own names
-    return KvElementBits(*encoding);
-  };
-  const size_t slash = name.find('/');
-  if (slash == std::string::npos) return bits(name);
-  return std::min(bits(name.substr(0, slash)), bits(name.substr(slash + 1)));
-}
 
 Result<std::shared_ptr<const KvSelector>> KvSelector::Create(KvSelectorOptions options,
                                                              const CacheInfo& info) {
@@ -200,7 +188,7 @@ Result<KvSelection> KvSelector::Select(const KvQuestion& question) const {
 }
 
 std::optional<uint32_t> KvSelector::RetryChoice(uint32_t choice) const {
-  return KvChoiceBits(info_.choices[choice]) < 16 ? retry_choice_ : std::nullopt;
+  return info_.choices[choice].bits < 16 ? retry_choice_ : std::nullopt;
 }
 
 }  // namespace masu

@@ -82,7 +82,4 @@ class KvSelector {
   std::shared_ptr<KvDriftMonitor> drift_;
 };
 
-// The narrower side's bits per value: 16 of "bfloat16", 4 of "int8/int4".
-uint32_t KvChoiceBits(const KvChoiceInfo& choice);
-
 }  // namespace masu

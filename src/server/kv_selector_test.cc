@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/kv_options.h"
+
 namespace masu {
 namespace {
 
@@ -13,10 +15,13 @@ CacheInfo Cache(const std::vector<std::string>& names) {
   CacheInfo info;
   for (const std::string& name : names) {
     const size_t colon = name.find(':');
-    info.choices.push_back({.name = name,
-                            .kv_cache_dtype = name.substr(0, colon),
-                            .kv_scale = "dynamic",
-                            .bytes_per_token = {}});
+    info.choices.push_back(
+        {.name = name,
+         .kv_cache_dtype = name.substr(0, colon),
+         .kv_scale = "dynamic",
+         .bits =
+             MakeKvOption({.dtype = name}, {.num_layers = 3, .brings_scales = true}).value().bits(),
+         .bytes_per_token = {}});
   }
   return info;
 }
@@ -44,15 +49,6 @@ KvPolicyRule Rule(const std::string& name, const std::string& dtype) {
   rule.name = name;
   rule.kv_cache_dtype = dtype;
   return rule;
-}
-
-TEST(KvChoiceBits, OfTheNarrowerSide) {
-  const auto bits = [](const char* name) { return KvChoiceBits(Cache({name}).choices[0]); };
-  EXPECT_EQ(bits("float32"), 32u);
-  EXPECT_EQ(bits("bfloat16"), 16u);
-  EXPECT_EQ(bits("fp8_e4m3:unit"), 8u);
-  EXPECT_EQ(bits("bfloat16/int8"), 8u);
-  EXPECT_EQ(bits("int8/int4"), 4u);
 }
 
 TEST(KvSelector, WhatARequestSays) {

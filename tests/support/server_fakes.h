@@ -58,6 +58,7 @@ class FakeEngine : public Engine {
       cache_.choices.push_back({.name = name,
                                 .kv_cache_dtype = name,
                                 .kv_scale = std::string(name) == "bfloat16" ? "none" : "dynamic",
+                                .bits = std::string(name) == "bfloat16" ? 16u : 8u,
                                 .bytes_per_token = {},
                                 .max_request_len = max_model_len});
     }
