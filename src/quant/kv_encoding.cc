@@ -78,8 +78,8 @@ void EncodeGroup(std::span<const float> values, KvVector& vector) {
   const bool finite = std::ranges::all_of(values, [](float x) { return std::isfinite(x); });
   const uint16_t minimum = FloatToFp16(std::clamp(*low, -65504.0f, 65504.0f));
   const float base = Fp16ToFloat(minimum);
-  const uint16_t scale_bits =
-      finite ? FloatToFp16Up((*high - base) / 15.0f > 0 ? (*high - base) / 15.0f : 0.0f) : kFp16Nan;
+  const float range = (std::min(*high, 65504.0f) - base) / 15.0f;
+  const uint16_t scale_bits = !finite ? kFp16Nan : range > 0 ? FloatToFp16Up(range) : 0;
   const float scale = Fp16ToFloat(scale_bits);
   vector.group_scales.push_back(scale_bits);
   vector.group_minima.push_back(minimum);

@@ -157,7 +157,7 @@ inline void WriteInt4(const KvWriteTask& task, const SideView& side, const float
     float decoded[16];
     Store(decoded, LoadFp16(halves));
     const float base = decoded[0];
-    const float range = (high - base) / 15.0f;
+    const float range = ((high < 65504.0f ? high : 65504.0f) - base) / 15.0f;
     const uint16_t scale_bits = !finite ? 0x7e00 : range > 0 ? HalfUp(range) : 0;
     halves[0] = scale_bits;
     Store(decoded, LoadFp16(halves));
