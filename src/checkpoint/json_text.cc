@@ -46,22 +46,8 @@ class Watcher {
 
 // Brackets outside strings: what the parser's own stacks will hold.
 bool IsTooDeep(std::string_view text) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      in_string = c != '"';
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > kMaxJsonDepth) return true;
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return false;
+  JsonDepth depth;
+  return std::ranges::any_of(text, [&](char c) { return depth.Push(c) > kMaxJsonDepth; });
 }
 
 }  // namespace

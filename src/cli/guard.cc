@@ -1,6 +1,4 @@
 // The KV guard between loading a model and starting its engine.
-#include <cstdio>
-
 #include "base/environment.h"
 #include "base/log.h"
 #include "cli/commands.h"

@@ -41,9 +41,8 @@ void Load(const ServeOptions& options, Server& server, Loading& loading) {
   const Result<bool> changed = GuardKvCache(options.kv_guard, *model.value(), config);
   if (!changed.ok()) return server.SetFailed(changed.error());
   if (*changed) {
-    const auto memory =
-        PlanEngineMemory(model.value()->shape, model.value()->config, config,
-                         model.value()->kv_scales ? &*model.value()->kv_scales : nullptr);
+    const auto memory = PlanEngineMemory(model.value()->shape, model.value()->config, config,
+                                         model.value()->scales());
     if (!memory.ok()) return server.SetFailed(memory.error());
     std::printf("%s", FormatEngineMemory(*memory).c_str());
   }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -144,6 +145,9 @@ struct KvReport {
 // The choice that a request means by a name such as "fp8" (empty or "auto": the first). Errors name
 // those there are.
 Result<uint32_t> FindKvChoice(const CacheInfo& info, const std::string& name);
+
+// The first choice of 16 bits, else the first of more: what narrower ones are compared with.
+std::optional<uint32_t> FindWideKvChoice(const CacheInfo& info);
 
 class Engine {
  public:

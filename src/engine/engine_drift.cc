@@ -18,9 +18,7 @@ Result<void> EngineImpl::InitDrift() {
   if (!(config_.drift_sample >= 0 && config_.drift_sample <= 1)) {
     return InvalidArgument("--drift-sample {} is no share from 0 to 1", config_.drift_sample);
   }
-  for (uint32_t c = 0; c < kv_choices_.size(); ++c) {
-    if (kv_choices_[c].option.bits() >= 16) wide_choice_ = c;
-  }
+  wide_choice_ = FindWideKvChoice(cache_info_);
   if (config_.drift_sample > 0 && !wide_choice_) {
     return InvalidArgument(
         "--drift-sample needs a 16-bit cache to compare with; add --kv-cache-dtype-choices auto");
@@ -31,7 +29,7 @@ Result<void> EngineImpl::InitDrift() {
 // Which requests are sampled depends on their number alone, so that runs repeat.
 void EngineImpl::MaybeProbe(const RequestState& request) {
   if (config_.drift_sample <= 0 || probe_ || request.internal) return;
-  if (kv_choices_[request.kv_choice].option.bits() >= 16) return;
+  if (cache_info_.choices[request.kv_choice].bits >= 16) return;
   const auto drawn =
       Philox4x32({static_cast<uint32_t>(request.arrival), 0, 0, 2},
                  {static_cast<uint32_t>(config_.seed), static_cast<uint32_t>(config_.seed >> 32)});
@@ -75,7 +73,6 @@ void EngineImpl::EndProbe(const Sequence& sequence) {
   waiting_.Insert(repeated.get());
   state->sequences.push_back(std::move(repeated));
   state->unfinished = 1;
-  repeating_ = state->id;
   requests_.emplace(state->id.value(), std::move(state));
 }
 

@@ -47,8 +47,7 @@ EngineImpl::~EngineImpl() { AbortAll(); }
 
 Result<void> EngineImpl::Init() {
   MASU_ASSIGN_OR_RETURN(EngineMemory memory,
-                        PlanEngineMemory(model_->shape, model_->config, config_,
-                                         model_->kv_scales ? &*model_->kv_scales : nullptr));
+                        PlanEngineMemory(model_->shape, model_->config, config_, model_->scales()));
   cache_info_ = memory.cache_info;
   for (const std::string& warning : memory.warnings) LogWarning("{}", warning);
   MASU_ASSIGN_OR_RETURN(cache_,
@@ -582,7 +581,6 @@ void EngineImpl::Forget(RequestState& request) {
   if (request.unfinished > 0) return;
   if (request.internal) {
     // Done, or ended with the engine or by a fault: the next request may be sampled.
-    repeating_.reset();
     probe_.reset();
   } else {
     uint64_t& counter = request.failed    ? totals_.requests_failed

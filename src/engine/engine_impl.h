@@ -156,7 +156,6 @@ class EngineImpl final : public Engine {
   std::shared_ptr<DriftObserver> drift_observer_;
   std::optional<uint32_t> wide_choice_;     // of kv_choices_: 16 bits or more
   std::optional<DriftProbe> probe_;         // of a request that runs, or is repeated
-  std::optional<RequestId> repeating_;      // the engine's own request that does so
   std::vector<DriftSample> drift_samples_;  // of this step
   std::vector<Sequence*> failed_;           // in this step, retired at commit
   std::set<Sequence*> damaged_;             // in this step, what came back from swap space is

@@ -182,6 +182,22 @@ Result<KvLayouts> ConfiguredLayouts(const ModelConfig& model, const EngineConfig
   return kv;
 }
 
+uint64_t KvLayouts::BytesPerToken(const KvChoice& choice) const {
+  uint64_t bytes = 0;
+  for (const LayoutId id : choice.groups) bytes += layouts[id.value()].bytes_per_token();
+  return bytes;
+}
+
+std::optional<uint32_t> FindWideKvChoice(const CacheInfo& info) {
+  std::optional<uint32_t> wide;
+  for (uint32_t i = 0; i < info.choices.size(); ++i) {
+    const uint32_t bits = info.choices[i].bits;
+    if (bits == 16) return i;
+    if (bits > 16 && !wide) wide = i;
+  }
+  return wide;
+}
+
 Result<uint32_t> FindKvChoice(const CacheInfo& info, const std::string& name) {
   if (name.empty() || name == "auto") return 0u;
   // The names of encodings need no model.
@@ -269,14 +285,11 @@ Result<EngineMemory> PlanEngineMemory(const ModelShape& shape, const ModelConfig
   info.kv_scale = row.kv_scale;
   for (uint32_t c = 0; c < memory.kv.choices.size(); ++c) {
     const KvOption& option = memory.kv.choices[c].option;
-    uint64_t bytes = 0;
-    for (const LayoutId id : memory.kv.choices[c].groups)
-      bytes += memory.kv.layouts[id.value()].bytes_per_token();
     info.choices.push_back({.name = option.canonical,
                             .kv_cache_dtype = option.encoding,
                             .kv_scale = option.scale,
                             .bits = option.bits(),
-                            .bytes_per_token = {bytes}});
+                            .bytes_per_token = {memory.kv.BytesPerToken(memory.kv.choices[c])}});
   }
   info.arena = {row.kv_arena_bytes};
   info.bytes_per_token = {row.kv_bytes_per_token};

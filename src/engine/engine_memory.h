@@ -21,6 +21,9 @@ struct KvChoice {
 struct KvLayouts {
   std::vector<KvPageLayout> layouts;  // by id
   std::vector<KvChoice> choices;      // the first is the default
+
+  // Of all KV groups, pages of the first tokens aside.
+  uint64_t BytesPerToken(const KvChoice& choice) const;
 };
 
 struct EngineMemory {

@@ -147,11 +147,11 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   MASU_TRY(LoadKvScales(*checkpoint, config.quantization_param_path, *loaded));
   loaded->shape = MakeServedShape(*checkpoint);
   loaded->shape.config.fp8_kv_scales = loaded->kv_scales.has_value();
-  const KvScales* scales = loaded->kv_scales ? &*loaded->kv_scales : nullptr;
-  if (auto kv = ConfiguredLayouts(loaded->config, config, scales); !kv.ok()) return kv.error();
+  if (auto kv = ConfiguredLayouts(loaded->config, config, loaded->scales()); !kv.ok())
+    return kv.error();
   if (plan_report) {
-    MASU_ASSIGN_OR_RETURN(const EngineMemory memory,
-                          PlanEngineMemory(loaded->shape, loaded->config, config, scales));
+    MASU_ASSIGN_OR_RETURN(const EngineMemory memory, PlanEngineMemory(loaded->shape, loaded->config,
+                                                                      config, loaded->scales()));
     MASU_TRY(plan_report(memory));
   }
   MASU_ASSIGN_OR_RETURN(

@@ -55,6 +55,7 @@ class LoadedModel {
   GenerationConfig generation;  // empty with --generation-config vllm
   // Scales of K and V of quantization_param_path, else of the checkpoint; nullopt: there are none.
   uint64_t fingerprint = 0;  // of names, sizes and ends of all weights
+  const KvScales* scales() const { return kv_scales ? &*kv_scales : nullptr; }
   std::optional<KvScales> kv_scales;
   std::string kv_scales_problem;  // of the checkpoint's, one line; empty: none, or not looked at
   std::unique_ptr<Tokenizer> tokenizer;

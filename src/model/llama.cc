@@ -112,10 +112,12 @@ Result<std::unique_ptr<Model>> Llama::Build(const Checkpoint& checkpoint, Ops& o
     Layer layer;
     MASU_ASSIGN_OR_RETURN(layer.attention_norm, loader.Vector(prefix + "attn_norm.weight"));
     KeyStatistics keys;
-    MASU_ASSIGN_OR_RETURN(keys.q,
-                          loader.OutputSizes(prefix + "attn_q.weight", layer.attention_norm));
-    MASU_ASSIGN_OR_RETURN(keys.k,
-                          loader.OutputSizes(prefix + "attn_k.weight", layer.attention_norm));
+    if (options.condition_keys && !config.qk_norm) {
+      MASU_ASSIGN_OR_RETURN(keys.q,
+                            loader.OutputSizes(prefix + "attn_q.weight", layer.attention_norm));
+      MASU_ASSIGN_OR_RETURN(keys.k,
+                            loader.OutputSizes(prefix + "attn_k.weight", layer.attention_norm));
+    }
     MASU_ASSIGN_OR_RETURN(layer.q, loader.Linear(prefix + "attn_q", config.qkv_bias));
     MASU_ASSIGN_OR_RETURN(layer.k, loader.Linear(prefix + "attn_k", config.qkv_bias));
     MASU_ASSIGN_OR_RETURN(layer.v, loader.Linear(prefix + "attn_v", config.qkv_bias));
@@ -124,8 +126,10 @@ Result<std::unique_ptr<Model>> Llama::Build(const Checkpoint& checkpoint, Ops& o
       MASU_ASSIGN_OR_RETURN(layer.q_norm, loader.Vector(prefix + "attn_q_norm.weight"));
       MASU_ASSIGN_OR_RETURN(layer.k_norm, loader.Vector(prefix + "attn_k_norm.weight"));
       // What the norms leave of K and Q is as large as their weights.
-      for (size_t j = 0; j < keys.q.size(); ++j) keys.q[j] = layer.q_norm[j % config.head_dim];
-      for (size_t j = 0; j < keys.k.size(); ++j) keys.k[j] = layer.k_norm[j % config.head_dim];
+      for (uint32_t h = 0; h < config.num_heads; ++h)
+        keys.q.insert(keys.q.end(), layer.q_norm.begin(), layer.q_norm.end());
+      for (uint32_t h = 0; h < config.num_kv_heads; ++h)
+        keys.k.insert(keys.k.end(), layer.k_norm.begin(), layer.k_norm.end());
     } else {
       keys.k_bias = layer.k.bias;
     }

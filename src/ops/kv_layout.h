@@ -3,10 +3,10 @@
 //
 // A page holds block_size tokens of all layers of one KV group. Per layer and KV head it has one
 // contiguous block:
-//   K codes   [block_size / granule][head_dim / 2][granule tokens][2]   granule = min(16,
-//   block_size) V codes   [block_size / 2][head_dim][2]         the last 2: an even and an odd
-//   token K scales  [block_size] bfloat16                 only with dynamic scales V scales
-//   [block_size] bfloat16                 likewise
+// - K codes [block_size / granule][head_dim / 2][granule tokens][2], granule = min(16, block_size)
+// - V codes [block_size / 2][head_dim][2], the last 2 an even and an odd token
+// - K scales [block_size] bfloat16, only with dynamic scales
+// - V scales [block_size] bfloat16, likewise
 // Both pair two neighbours of the dimension that a product sums over, as the tile and dot-product
 // instructions want them; a kernel decodes 2 x 16 codes with one load. A head's block is
 // contiguous, so that reading one head of one page is one stream and its scales share a cache line

@@ -157,10 +157,6 @@ class Batch {
   std::unordered_set<size_t> ready_;
 };
 
-Result<KvLayouts> SettingLayouts(const LoadedModel& model, const EngineConfig& config) {
-  return ConfiguredLayouts(model.config, config, model.kv_scales ? &*model.kv_scales : nullptr);
-}
-
 }  // namespace
 
 Result<EngineConfig> EvalEngineConfig(const LoadedModel& model, const EngineConfig& base,
@@ -173,7 +169,8 @@ Result<EngineConfig> EvalEngineConfig(const LoadedModel& model, const EngineConf
   config.swap_space = Bytes{0};
   const uint32_t longest = std::min<uint32_t>(model.config.max_position, kCachedTokens);
   config.max_model_len = std::min(config.max_model_len.value_or(longest), longest);
-  MASU_ASSIGN_OR_RETURN(const KvLayouts kv, SettingLayouts(model, config));
+  MASU_ASSIGN_OR_RETURN(const KvLayouts kv,
+                        ConfiguredLayouts(model.config, config, model.scales()));
   if (!config.kv_cache_memory_bytes) {
     const uint64_t pages = kCachedTokens / config.block_size;
     Bytes arena;
@@ -189,12 +186,9 @@ Result<EngineConfig> EvalEngineConfig(const LoadedModel& model, const EngineConf
 }
 
 Result<uint64_t> EvalBytesPerToken(const LoadedModel& model, const EngineConfig& config) {
-  MASU_ASSIGN_OR_RETURN(const KvLayouts kv, SettingLayouts(model, config));
-  uint64_t bytes = 0;
-  for (const LayoutId layout : kv.choices.front().groups) {
-    bytes += kv.layouts[layout.value()].bytes_per_token();
-  }
-  return bytes;
+  MASU_ASSIGN_OR_RETURN(const KvLayouts kv,
+                        ConfiguredLayouts(model.config, config, model.scales()));
+  return kv.BytesPerToken(kv.choices.front());
 }
 
 Result<std::unique_ptr<EngineTarget>> EngineTarget::Create(std::shared_ptr<LoadedModel> model,

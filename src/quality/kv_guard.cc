@@ -16,12 +16,18 @@
 #include "engine/engine_memory.h"
 #include "quality/divergence.h"
 #include "quality/eval_text.h"
+#include "quality/evaluation.h"
 
 namespace masu {
 namespace {
 
 constexpr uint32_t kMostTokens = 512;
 constexpr uint32_t kLeastTokens = 64;
+
+double LimitOf(const KvOption& option) {
+  return MeanKlLimit(
+      std::min(KvElementBits(option.sides.k.encoding), KvElementBits(option.sides.v.encoding)));
+}
 
 // Layouts compared with 16 bits, on the same tokens.
 class Measurement {
@@ -39,21 +45,19 @@ class Measurement {
   // `at_most`: tokens; fewer if time runs out.
   Result<KvVerdict> Compare(const KvOption& option, const std::string& skip_layers,
                             uint32_t at_most = kMostTokens) {
-    const auto open = [&](const std::string& dtype, const std::string& scale,
-                          const std::string& skipped) {
+    const auto open = [&](const std::string& dtype, const std::string& skipped) {
       return ScoringSession::Create(model_, {.kv_cache_dtype = dtype,
-                                             .kv_scale = scale,
                                              .kv_cache_dtype_skip_layers = skipped,
                                              .block_size = config_.block_size,
                                              .max_tokens = static_cast<uint32_t>(tokens_.size())});
     };
-    MASU_ASSIGN_OR_RETURN(const auto baseline, open(model_.config.half_dtype, "auto", ""));
-    MASU_ASSIGN_OR_RETURN(const auto session, open(option.canonical, "auto", skip_layers));
+    MASU_ASSIGN_OR_RETURN(const auto baseline, open(model_.config.half_dtype, ""));
+    MASU_ASSIGN_OR_RETURN(const auto session, open(option.canonical, skip_layers));
     const auto begin = std::chrono::steady_clock::now();
     KvVerdict verdict{.kv = option.canonical,
                       .skip_layers = skip_layers,
                       .top1_agreement = 0,
-                      .limit = KvGuardLimit(option.sides)};
+                      .limit = LimitOf(option)};
     const uint64_t end = std::min<uint64_t>(tokens_.size(), at_most);
     while (verdict.tokens < end) {
       const auto chunk = std::span(tokens_).subspan(
@@ -111,7 +115,7 @@ class VerdictCache {
                      .mean_kl = json["mean_kl"],
                      .top1_agreement = json["top1_agreement"],
                      .tokens = json["tokens"],
-                     .limit = KvGuardLimit(option.sides),
+                     .limit = LimitOf(option),
                      .cached = true};
   }
 
@@ -217,18 +221,12 @@ Result<KvGuard> ParseKvGuard(const std::string& name) {
   return InvalidArgument("unknown --kv-guard '{}'; use off, warn, fallback or refuse", name);
 }
 
-double KvGuardLimit(const KvLayerSides& sides) {
-  const uint32_t bits = std::min(KvElementBits(sides.k.encoding), KvElementBits(sides.v.encoding));
-  return bits < 8 ? 0.05 : 0.01;
-}
-
 Result<KvGuardResult> RunKvGuard(LoadedModel& model, const EngineConfig& config,
                                  const KvGuardOptions& options) {
   KvGuardResult result;
   if (options.guard == KvGuard::kOff || model.tokenizer == nullptr) return result;
-  MASU_ASSIGN_OR_RETURN(
-      const KvLayouts kv,
-      ConfiguredLayouts(model.config, config, model.kv_scales ? &*model.kv_scales : nullptr));
+  MASU_ASSIGN_OR_RETURN(const KvLayouts kv,
+                        ConfiguredLayouts(model.config, config, model.scales()));
   const VerdictCache cache(options.cache_folder, model);
   Measurement measurement(model, config, options.budget_seconds);
   for (size_t c = 0; c < kv.choices.size(); ++c) {

@@ -11,17 +11,12 @@
 #include "base/result.h"
 #include "engine/engine_config.h"
 #include "engine/loaded_model.h"
-#include "ops/kv_layout.h"
 
 namespace masu {
 
 // kFallback: layers go back to 16 bits, the most sensitive first, until the limit holds.
 enum class KvGuard { kOff, kWarn, kFallback, kRefuse };
 Result<KvGuard> ParseKvGuard(const std::string& name);
-
-// Mean KL in nats above which a layout counts as harmful: 0.01 where K and V have 8 bits or more,
-// 0.05 where a side has 4.
-double KvGuardLimit(const KvLayerSides& sides);
 
 struct KvGuardOptions {
   KvGuard guard = KvGuard::kWarn;
@@ -36,7 +31,7 @@ struct KvVerdict {
   double mean_kl = 0;       // KL(16 bits || layout), mean over tokens
   double top1_agreement = 1;
   uint32_t tokens = 0;  // compared
-  double limit = 0;
+  double limit = 0;     // MeanKlLimit (evaluation.h) of the narrower side's bits
   bool cached = false;  // from an earlier start
   bool holds() const { return mean_kl <= limit; }
 };

@@ -21,9 +21,7 @@ Result<std::unique_ptr<ScoringSession>> ScoringSession::Create(LoadedModel& mode
   config.kv_scale = options.kv_scale;
   config.kv_cache_dtype_skip_layers = options.kv_cache_dtype_skip_layers;
   config.block_size = options.block_size;
-  MASU_ASSIGN_OR_RETURN(
-      KvLayouts kv,
-      ConfiguredLayouts(model.config, config, model.kv_scales ? &*model.kv_scales : nullptr));
+  MASU_ASSIGN_OR_RETURN(KvLayouts kv, ConfiguredLayouts(model.config, config, model.scales()));
   // Room for the whole text in every group, and slab tails.
   const uint64_t pages = (options.max_tokens + options.block_size - 1) / options.block_size + 1;
   Bytes arena;

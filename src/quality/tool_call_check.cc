@@ -16,20 +16,9 @@ using Json = nlohmann::json;
 
 // The end of the bracketed text that begins at `begin`: behind its closing bracket, or npos.
 size_t EndOfBrackets(std::string_view text, size_t begin) {
-  int depth = 0;
-  bool in_string = false;
+  JsonDepth depth;
   for (size_t i = begin; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      in_string = c != '"';
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      ++depth;
-    } else if (c == '}' || c == ']') {
-      if (--depth == 0) return i + 1;
-    }
+    if (depth.Push(text[i]) == 0) return i + 1;
   }
   return std::string_view::npos;
 }

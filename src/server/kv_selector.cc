@@ -27,17 +27,6 @@ bool Matches(const KvPolicyRule& rule, const KvQuestion& question, const std::st
   });
 }
 
-// The first that keeps 16 bits, else the first that keeps more.
-std::optional<uint32_t> WideChoice(const CacheInfo& info) {
-  std::optional<uint32_t> wide;
-  for (uint32_t i = 0; i < info.choices.size(); ++i) {
-    const uint32_t bits = info.choices[i].bits;
-    if (bits == 16) return i;
-    if (bits > 16 && !wide) wide = i;
-  }
-  return wide;
-}
-
 }  // namespace
 
 Result<std::shared_ptr<const KvSelector>> KvSelector::Create(KvSelectorOptions options,
@@ -64,7 +53,7 @@ Result<std::shared_ptr<const KvSelector>> KvSelector::Create(KvSelectorOptions o
   add(selector->standard_);
   selector->drift_ = std::make_shared<KvDriftMonitor>(std::move(reactions));
   if (options.retry_on_degeneration) {
-    selector->retry_choice_ = WideChoice(info);
+    selector->retry_choice_ = FindWideKvChoice(info);
     if (!selector->retry_choice_) {
       return InvalidArgument(
           "--retry-on-degeneration needs a 16-bit cache beside {}; start with "

@@ -128,13 +128,17 @@ void WriteSide(const KvWriteTask& task, const SideView& side, const float* sourc
   }
 }
 
+MASU_INLINE float DecodeHalf(uint16_t bits) {
+  const uint16_t lanes[16] = {bits};
+  float decoded[16];
+  Store(decoded, LoadFp16(lanes));
+  return decoded[0];
+}
+
 // Half precision that is not below a non-negative value, as FloatToFp16Up in quant/kv_encoding.cc.
 MASU_INLINE uint16_t HalfUp(float value) {
   const auto nearest = EncodeOne<Encoding::kFloat16>(value);
-  uint16_t lanes[16] = {nearest};
-  float decoded[16];
-  Store(decoded, LoadFp16(lanes));
-  return decoded[0] < value && nearest < 0x7bff ? nearest + 1 : nearest;
+  return DecodeHalf(nearest) < value && nearest < 0x7bff ? nearest + 1 : nearest;
 }
 
 // Groups of 32 values with a scale and a minimum (ops/kv_layout.h).
@@ -153,15 +157,10 @@ inline void WriteInt4(const KvWriteTask& task, const SideView& side, const float
     const float high = ReduceMax(Max(a, b));
     const bool finite = ReduceAdd(Fma(a, Zero(), Mul(b, Zero()))) == 0.0f;
     const uint16_t minimum = EncodeOne<Encoding::kFloat16>(low);
-    uint16_t halves[16] = {minimum};
-    float decoded[16];
-    Store(decoded, LoadFp16(halves));
-    const float base = decoded[0];
+    const float base = DecodeHalf(minimum);
     const float range = ((high < 65504.0f ? high : 65504.0f) - base) / 15.0f;
     const uint16_t scale_bits = !finite ? 0x7e00 : range > 0 ? HalfUp(range) : 0;
-    halves[0] = scale_bits;
-    Store(decoded, LoadFp16(halves));
-    const float scale = decoded[0];
+    const float scale = DecodeHalf(scale_bits);
     const bool usable = scale > 0;  // false for zero and for NaN
     for (uint32_t i = g; i < g + kGroup; ++i) {
       const float code = usable ? (x[i] - base) / scale : 0.0f;
@@ -241,8 +240,8 @@ MASU_INLINE const SideView& ValueAt(const AttentionTask& task, uint32_t position
   return position < task.block_size ? task.first_v : task.v;
 }
 
-// The codes of `pairs` pairs of dimensions of 16 tokens (of pages of 8: of 2 x pairs of 8 tokens),
-// and of int4 with the group's scale and minimum of each token: those of a page's slot.
+// The codes of a pair of dimensions of 16 tokens (in pages of 8: of two pairs of 8 tokens), without
+// scale.
 template <Encoding kEncoding>
 MASU_INLINE void DecodeKeyPair(const std::byte* codes, uint32_t pair, F16& even, F16& odd) {
   if constexpr (kEncoding == Encoding::kInt4) {
