@@ -46,23 +46,33 @@ struct GroupReader {
       constexpr uint32_t kHigh = HighBits(kFormat);
       if (k % 8 == 0) LoadWords(at + k / 8 * kPanel * 4, low);
       if constexpr (kHigh > 0) {
-        if (k % (32 / kHigh) == 0) LoadWords(at + (4 + k * kHigh / 32) * kPanel * 4, high);
+        if (k % (32 / kHigh) == 0)
+          LoadWords(at + (4 + HighBitsOf(kHigh, k).dword) * kPanel * 4, high);
       }
       for (int v = 0; v < V; ++v) {
         w[v] = LowNibble<Bias(kFormat)>(low[v]);
         low[v] = ShiftRight<4>(low[v]);
         if constexpr (kHigh > 0) {
-          w[v] = Fma(LowBits<kHigh>(high[v]), Set1(16.0f), w[v]);  // exact: small integers
-          high[v] = ShiftRight<kHigh>(high[v]);
+          const F16 upper = LowBits<kHigh>(ShiftRightBy(high[v], HighBitsOf(kHigh, k).shift));
+          w[v] = Fma(upper, Set1(16.0f), w[v]);  // exact: small integers
         }
+      }
+    } else if constexpr (kFormat == Format::kBF16) {
+      if (k % 2 == 0) LoadWords(at + k / 2 * kPanel * 4, low);
+      for (int v = 0; v < V; ++v) w[v] = k % 2 == 0 ? LowerBf16(low[v]) : UpperBf16(low[v]);
+    } else if constexpr (kFormat == Format::kQ8_0) {
+      if (k % 4 == 0) LoadWords(at + k / 4 * kPanel * 4, low);
+      for (int v = 0; v < V; ++v) {
+        w[v] = k % 4 == 0   ? SignedByte<0>(low[v])
+               : k % 4 == 1 ? SignedByte<1>(low[v])
+               : k % 4 == 2 ? SignedByte<2>(low[v])
+                            : SignedByte<3>(low[v]);
       }
     } else {
       constexpr uint32_t kBytes = CodeBytes(kFormat) / (kGroup * kPanel);
       for (uint32_t v = 0; v < V; ++v) {
         const uint8_t* p = at + (k * kPanel + first + v * 16) * kBytes;
-        if constexpr (kFormat == Format::kQ8_0) w[v] = LoadInt8(p);
         if constexpr (kFormat == Format::kF16) w[v] = LoadFp16(p);
-        if constexpr (kFormat == Format::kBF16) w[v] = LoadBf16(p);
         if constexpr (kFormat == Format::kF32) w[v] = Load(reinterpret_cast<const float*>(p));
       }
     }
