@@ -29,7 +29,10 @@ bool HasAvx512() {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
-bool HasVnni() { return HasAvx512() && __builtin_cpu_supports("avx512vnni"); }
+bool HasVbmi() {
+  return HasAvx512() && __builtin_cpu_supports("avx512vnni") &&
+         __builtin_cpu_supports("avx512vbmi");
+}
 
 // Tiles and their products of bfloat16 numbers, if the system saves tiles (XCR0 bits 17 and 18) and
 // lets this process use them (arch_prctl(2), XFEATURE_XTILEDATA).
@@ -37,7 +40,7 @@ bool HasAmx() {
   constexpr uint32_t kAmxBf16 = 1u << 22, kAmxTile = 1u << 24, kOsxsave = 1u << 27;
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (!HasVnni() || __builtin_cpu_supports("avx512bf16") == 0) return false;
+  if (!HasVbmi() || __builtin_cpu_supports("avx512bf16") == 0) return false;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
   if ((edx & kAmxBf16) == 0 || (edx & kAmxTile) == 0) return false;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & kOsxsave) == 0) return false;
@@ -59,7 +62,7 @@ Result<cpu::Kernels> PickKernels(const std::optional<std::string>& isa) {
   if (name == "scalar") return cpu::scalar::Table();
   if (name == "avx2") return cpu::avx2::Table();
   cpu::Kernels kernels = cpu::avx512::Table();
-  if (HasVnni()) cpu::avx512vnni::Extend(kernels);
+  if (HasVbmi()) cpu::avx512vbmi::Extend(kernels);
   if (name == "amx") cpu::amx::Extend(kernels);
   return kernels;
 }

@@ -145,7 +145,7 @@ const Kernels& Table();
 namespace avx512 {
 const Kernels& Table();
 }
-namespace avx512vnni {
+namespace avx512vbmi {
 void Extend(Kernels& kernels);
 }
 namespace amx {

@@ -556,22 +556,47 @@ MASU_INLINE void DecodePair(const std::byte* p, F16& even, F16& odd) {
 #endif
 
 // Sums and maxima over lanes: lane i meets lane i + 8, then i + 4, i + 2, i + 1.
+#if defined(__AVX2__)
+template <typename Combine>
+MASU_INLINE float Reduce(F16 a, const Combine& combine) {
+#if defined(__AVX512F__)
+  const __m256 eight = combine(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+#else
+  const __m256 eight = combine(a.lo, a.hi);
+#endif
+  const __m256 four = combine(eight, _mm256_permute2f128_ps(eight, eight, 0x11));
+  const __m256 two = combine(four, _mm256_shuffle_ps(four, four, 0x0e));
+  return _mm256_cvtss_f32(combine(two, _mm256_shuffle_ps(two, two, 0x01)));
+}
 MASU_INLINE float ReduceAdd(F16 a) {
-  float lanes[16];
-  Store(lanes, a);
-  for (int half = 8; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
+  return Reduce(a, [](__m256 x, __m256 y) { return _mm256_add_ps(x, y); });
 }
 MASU_INLINE float ReduceMax(F16 a) {
-  float lanes[16];
-  Store(lanes, a);
+  return Reduce(a, [](__m256 x, __m256 y) { return _mm256_max_ps(x, y); });
+}
+#else
+template <typename Combine>
+MASU_INLINE float Reduce(F16 a, const Combine& combine) {
   for (int half = 8; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i)
-      lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
+    for (int i = 0; i < half; ++i) a.v[i] = combine(a.v[i], a.v[i + half]);
   }
-  return lanes[0];
+  return a.v[0];
+}
+MASU_INLINE float ReduceAdd(F16 a) {
+  return Reduce(a, [](float x, float y) { return x + y; });
+}
+MASU_INLINE float ReduceMax(F16 a) {
+  return Reduce(a, [](float x, float y) { return x > y ? x : y; });
+}
+#endif
+
+// Calls function.operator()<R>() for a number of rows from 1 to kMost.
+template <uint32_t kMost, typename Function>
+MASU_INLINE void WithRows(uint32_t rows, const Function& function) {
+  if constexpr (kMost > 1) {
+    if (rows < kMost) return WithRows<kMost - 1>(rows, function);
+  }
+  function.template operator()<static_cast<int>(kMost)>();
 }
 
 MASU_INLINE F16 LoadPartial(const float* p, uint32_t count) {
