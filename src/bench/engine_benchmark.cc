@@ -57,7 +57,7 @@ class EngineBenchmark {
   Result<PrefillCell> MeasurePrefill(const CellName& cell);
   Result<std::vector<std::unique_ptr<EngineArm>>> StartArms(const CellName& cell);
   Result<EngineCell> MeasureCell(const CellName& name);
-  void TakeSamples(std::vector<std::unique_ptr<EngineArm>>& arms, EngineCell& cell);
+  Result<void> TakeSamples(std::vector<std::unique_ptr<EngineArm>>& arms, EngineCell& cell);
   DecodeResult Summarized(const EngineArm& arm, size_t index, const EngineCell& cell) const;
   void Compare(EngineCell& cell) const;
   // How far the cell that is being measured has come.
@@ -246,7 +246,8 @@ Result<std::vector<std::unique_ptr<EngineArm>>> EngineBenchmark::StartArms(const
   return arms;
 }
 
-void EngineBenchmark::TakeSamples(std::vector<std::unique_ptr<EngineArm>>& arms, EngineCell& cell) {
+Result<void> EngineBenchmark::TakeSamples(std::vector<std::unique_ptr<EngineArm>>& arms,
+                                          EngineCell& cell) {
   for (const auto& arm : arms) {
     for (uint32_t i = 0; i < kWarmSteps; ++i) arm->StepOnce();
     arm->BeginMeasuring();
@@ -260,11 +261,16 @@ void EngineBenchmark::TakeSamples(std::vector<std::unique_ptr<EngineArm>>& arms,
       const double before = ProbeOf(i).Measure();
       const EngineArm::Sample sample = arms[i]->StepOnce();
       probes.push_back(std::max(before, ProbeOf(i).Measure()));
+      if (sample.tokens == 0) {
+        return MakeError(ErrorCode::kInternal, "{}: nothing was generated while steps were timed",
+                         ArmLabel(run_, i));
+      }
       cell.samples.push_back({.arm = i, .seconds = sample.seconds, .tokens = sample.tokens});
     }
   }
   for (size_t i = 0; i < probes.size(); ++i)
     cell.samples[i].quiet = ProbeOf(cell.samples[i].arm).IsQuiet(probes[i]);
+  return {};
 }
 
 DecodeResult EngineBenchmark::Summarized(const EngineArm& arm, size_t index,
@@ -322,7 +328,7 @@ Result<EngineCell> EngineBenchmark::MeasureCell(const CellName& name) {
                   .block_size = name.block_size,
                   .arms = {},
                   .samples = {}};
-  TakeSamples(arms, cell);
+  MASU_TRY(TakeSamples(arms, cell));
   for (size_t i = 0; i < arms.size(); ++i) cell.arms.push_back(Summarized(*arms[i], i, cell));
   Compare(cell);
   if (!trace_) return cell;
