@@ -142,11 +142,9 @@ std::string ModelName(const std::string& path) {
 LoadedModel::LoadedModel() = default;
 LoadedModel::~LoadedModel() = default;
 
-Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
-                                                       const EngineConfig& config,
-                                                       const Progress& progress,
-                                                       bool needs_tokenizer,
-                                                       const PlanReport& plan_report) {
+Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(
+    const std::string& path, const EngineConfig& config, const Progress& progress,
+    bool needs_tokenizer, const PlanReport& plan_report, const WrapOps& wrap) {
   const auto report = [&](double fraction, const char* what) {
     if (progress) progress(fraction, what);
   };
@@ -175,6 +173,7 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(const std::string& path,
   MASU_ASSIGN_OR_RETURN(
       loaded->ops,
       CreateOps({.backend = config.backend, .isa = config.isa, .num_threads = config.num_threads}));
+  if (wrap) loaded->ops = wrap(std::move(loaded->ops));
   loaded->isa = loaded->ops->isa();
   ModelOptions options{.max_rows = config.max_num_batched_tokens,
                        .max_logit_rows = kLogitRows,
