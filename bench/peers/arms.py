@@ -31,7 +31,9 @@ class Arm:
     fills_quickly: bool  # sequences with K and V of their own need not be prefilled one by one
 
 
-MASU = Arm("masu", "masu_worker.py", {16: "bf16.gguf", 8: "q8_0.gguf", 4: "q4_0.gguf"}, {16: "bfloat16", 8: "int8"}, False)
+MASU = Arm("masu", "masu_worker.py", {16: "bf16.gguf", 8: "q8_0.gguf", 4: "q4_0.gguf"}, {16: "bfloat16", 8: "int8"}, True)
+# masu by `masu serve`, where its engine was not built as a worker (workers/masu_worker.py).
+MASU_SERVER = dataclasses.replace(MASU, fills_quickly=False)
 PEERS = {arm.name: arm for arm in (
     Arm("llama.cpp", "llama_cpp_worker.py", {16: "bf16.gguf", 8: "q8_0.gguf", 4: "q4_0.gguf"}, {16: "f16", 8: "q8_0"}, True),
     Arm("vllm", "vllm_worker.py", {16: "hf", 8: "hf-int8", 4: "hf-int4"}, {16: "auto", 8: "fp8"}, True),
@@ -56,7 +58,7 @@ class Process:
         self.arm = arm
         self.is_lost = False
         self.log_path = logs / f"{arm.name}.log"
-        python = sys.executable if arm is MASU else python_of(environments, arm.name)
+        python = sys.executable if arm.name == MASU.name else python_of(environments, arm.name)
         if not pathlib.Path(python).is_file():
             raise Failed(arm, f"is not installed: bench/peers/install.sh {arm.name}")
         with open(self.log_path, "wb") as log:

@@ -9,7 +9,6 @@ models are made first.
 Exits with 3 if --seconds ended the run before all cells were measured: run it again. See bench/peers/README.md.
 """
 import argparse
-import dataclasses
 import hashlib
 import json
 import math
@@ -24,13 +23,14 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 import report  # noqa: E402
-from arms import MASU, PEERS, Failed, Process, python_of  # noqa: E402
+from arms import MASU, MASU_SERVER, PEERS, Failed, Process, python_of  # noqa: E402
 from report import Cell  # noqa: E402
 
 CELLS = [Cell("prefill", n) for n in (512, 2048)] + [Cell("decode", n, c) for n in (512, 2048) for c in (1, 8, 32, 64)]
 MODELS = {"smollm2": ["--weights-of", "SMOLLM2"], "1b": []}
 FORMATS = "bf16,f16,q8_0,q4_0,hf,hf-int8,hf-int4"
 CELLS_LEFT = 3
+WARM_UP_TOKENS = 512
 # A request makes at least LEAST_TOKENS in a cell; a sample has at most MOST_STEPS of them, and lasts about SAMPLE_SECONDS.
 LEAST_TOKENS, MOST_STEPS, SAMPLE_SECONDS = 32, 64, 1.5
 LEAST_PAIRS, MOST_PAIRS = 3, 7
@@ -62,6 +62,8 @@ def arguments():
     parser.add_argument("--report", action="store_true", help="measure nothing, print the tables")
     parser.add_argument("--binary", type=pathlib.Path, default=os.environ.get("MASU_BINARY", ROOT / "build/release/masu"),
                         help="masu (default: MASU_BINARY, or build/release/masu)")
+    parser.add_argument("--serve", action="store_true",
+                        help="measure `masu serve` over loopback also where bench/masu_engine_worker lies beside the binary")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build/peers",
                         help="where install.sh put the peers; models and results go there too (default: build/peers)")
     options = parser.parse_args()
@@ -75,6 +77,8 @@ def arguments():
     options.cells = [cell for cell in CELLS if any(part in f"{cell.name}-" for part in parts)]
     if not options.report and not options.binary.is_file():
         parser.error(f"{options.binary} is not there: build masu first, or give --binary")
+    engine = options.binary.parent / "bench/masu_engine_worker"
+    options.engine = engine if engine.is_file() and not options.serve else None
     return options
 
 
@@ -115,9 +119,9 @@ class Results:
 
     def prefill_rate(self, weights, kv, arm, context):
         """Tokens/s of an arm, if prefill was measured at this context."""
-        rates = [min(record["masu_rates" if arm is MASU else "peer_rates"]) for record in self.records.values()
+        rates = [min(record["masu_rates" if arm.name == MASU.name else "peer_rates"]) for record in self.records.values()
                  if (record["weights"], record["kv"], record["cell"]) == (weights, kv, f"prefill-{context}")
-                 and (arm is MASU or record["peer"] == arm.name) and "skip" not in record]
+                 and (arm.name == MASU.name or record["peer"] == arm.name) and "skip" not in record]
         return min(rates, default=None)
 
 
@@ -128,13 +132,15 @@ def processor():
     return platform.processor()
 
 
-def fill_of(options, results, weights, kv, peer, cell):
+def fill_of(options, results, weights, kv, masu, peer, cell):
     """Whether K and V of the sequences of a cell are each its own or one prompt's, in both engines alike."""
     if options.fill != "auto":
         return options.fill
     if cell.kind == "prefill":
         return "shared"  # as servers run: with a prefix cache, which new prompts do not hit
-    for arm in (MASU, peer):
+    if cell.concurrency == 1:
+        return "own"
+    for arm in (masu, peer):
         rate = results.prefill_rate(weights, kv, arm, cell.context) or 1
         if not arm.fills_quickly and cell.concurrency * cell.context > FILL_SECONDS * rate:
             return "shared"
@@ -150,7 +156,8 @@ def worker_options(options, model, config, arm, weights, kv, fill, cells):
             "vocabulary": config["vocab_size"],
             "bytes_per_token": config["num_hidden_layers"] * 2 * config["num_key_value_heads"] * config["head_dim"] * 2,
             "sequences": sequences, "context": context, "tokens": held + 2 * context,  # room for prompts that nothing waits for
-            "fill": fill, "binary": str(options.binary.resolve()), "log": str(options.folder / "logs/masu-serve.log")}
+            "fill": fill, "binary": str(options.binary.resolve()),
+            "engine": str(options.engine.resolve()) if options.engine else "", "log": str(options.folder / "logs/masu-serve.log")}
 
 
 def busy_elsewhere():
@@ -174,7 +181,7 @@ def warm_up(arms, cell):
     """Fills caches, makes engines compile what they compile late; returns how many tokens a sample of a decode shall have."""
     if cell.kind == "prefill":
         for arm in arms:
-            sample(arm, dataclasses.replace(cell, context=min(CELLS).context), 0, "warm-up")
+            sample(arm, Cell("prefill", WARM_UP_TOKENS), 0, "warm-up")
         return 0
     for arm in arms:
         arm.ask(PATIENCE, do="fill", concurrency=cell.concurrency, context=cell.context)
@@ -208,6 +215,7 @@ class Run:
         self.options = options
         self.deadline = time.monotonic() + options.seconds
         self.complete = True
+        self.masu = MASU if options.engine else MASU_SERVER
         self.logs = options.folder / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
 
@@ -231,7 +239,7 @@ class Run:
             for cell in self.options.cells:
                 done = results.has(results.key(weights, kv, peer, cell)) and not self.options.again
                 if cell.kind == kind and not done:
-                    todo.setdefault(fill_of(self.options, results, weights, kv, peer, cell), []).append(cell)
+                    todo.setdefault(fill_of(self.options, results, weights, kv, self.masu, peer, cell), []).append(cell)
             for fill, cells in todo.items():
                 if not self.is_late():
                     self.cells(results, model, config, peer, weights, kv, fill, cells)
@@ -246,7 +254,7 @@ class Run:
 
         processes, left = [], list(cells)
         try:
-            for arm in (MASU, peer):
+            for arm in (self.masu, peer):
                 print(f"{model.name}: {arm.name} loads {arm.models[weights]}, cache {arm.caches[kv]}", flush=True)
                 arguments = worker_options(self.options, model, config, arm, weights, kv, fill, cells)
                 processes.append(Process(arm, arguments, self.options.folder, self.logs))
@@ -259,7 +267,7 @@ class Run:
                     if any(process.is_lost for process in processes):
                         raise
         except Failed as error:
-            if error.arm is MASU:
+            if error.arm is self.masu:
                 sys.exit(f"run.py: {error}")  # nothing can be compared without it
             for cell in left:
                 record(cell, skip=str(error))
@@ -270,7 +278,9 @@ class Run:
 
 def settings_of(options):
     """What a result must have been measured with in order to stand."""
-    return {"masu": hashlib.sha256(options.binary.read_bytes()).hexdigest()[:12], "processor": processor(), "threads": options.threads}
+    program = options.engine or options.binary
+    return {"masu": hashlib.sha256(program.read_bytes()).hexdigest()[:12], "by": "its engine" if options.engine else "masu serve",
+            "processor": processor(), "threads": options.threads}
 
 
 def results_path(options, name):

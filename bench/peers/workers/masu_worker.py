@@ -1,19 +1,66 @@
-"""masu: `masu serve`, asked over loopback with token ids.
-
-That is more than the peers do, whose engines are called in process: masu's times hold its HTTP, JSON and detokenizing too.
-A decode is the difference of two calls, for 1 + K tokens and for one, that are alike up to the first token."""
+"""masu, in one of two ways. Where it was built, its engine in a process (bench/peers/engine_worker_main.cc), as with the peers; else
+`masu serve` asked over loopback with token ids, which is more than the peers do: those times hold HTTP, JSON and detokenizing too."""
 import http.client
 import json
+import os
 import re
 import subprocess
+import sys
 import time
 
-from protocol import fresh_prompt, prompts, serve
+from protocol import Options, fresh_prompt, prompts, serve
 
 START_SECONDS = 120
 
 
-class Masu:
+def version_of(binary):
+    return subprocess.run([binary, "version"], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()[0]
+
+
+class MasuEngine:
+    """Sequences of their own are not computed: the benchmark's hook of the engine fills their pages with random numbers. Shared ones
+    hit the prefix cache."""
+
+    def __init__(self, options):
+        self.options = options
+        arguments = {"kv": options.kv, "threads": options.threads, "prefix_caching": options.fill == "shared"}
+        sizes = {"model": options.model, "cache_bytes": options.cache_bytes, "sequences": options.sequences, "context": options.context}
+        self.engine = subprocess.Popen([options.engine, json.dumps(arguments | sizes)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        hello = self.reply()
+        self.version = version_of(options.binary)
+        self.flags = " ".join(f"{name}={value}" for name, value in (arguments | hello).items())
+
+    def reply(self):
+        line = self.engine.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{os.path.basename(self.options.engine)} ended with status {self.engine.wait()}")
+        reply = json.loads(line)
+        if "error" in reply:
+            raise RuntimeError(reply["error"])
+        return reply
+
+    def run(self, token_lists, tokens, filled=False):
+        """Seconds to the first token of all, and from there to their last."""
+        self.engine.stdin.write(json.dumps({"prompts": token_lists, "tokens": tokens, "filled": filled}).encode() + b"\n")
+        self.engine.stdin.flush()
+        reply = self.reply()
+        return reply["first"], reply["rest"]
+
+    def prefill(self, context, sample):
+        return self.run([fresh_prompt(self.options, context, sample)], 1)[0]
+
+    def fill(self, concurrency, context):
+        lists = prompts(self.options, concurrency, context)
+        own = self.options.fill == "own"
+        return self.run(lists if own else lists[:1], 1, own)[0]
+
+    def decode(self, concurrency, context, steps):
+        return self.run(prompts(self.options, concurrency, context), 1 + steps, self.options.fill == "own")[1]
+
+
+class MasuServer:
+    """A decode is the difference of two calls, for 1 + K tokens and for one, that are alike up to the first token."""
+
     def __init__(self, options):
         self.options = options
         fixed = ["--kv-cache-dtype", options.kv, "--kv-cache-dtype-choices", "none", "--threads", str(options.threads),
@@ -24,7 +71,7 @@ class Masu:
         self.log = open(options.log, "w+b")
         self.server = subprocess.Popen([options.binary, "serve", options.model, "--port", "0", *fixed, *sizes], stdout=self.log,
                                        stderr=subprocess.STDOUT)
-        self.version = subprocess.run([options.binary, "version"], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()[0]
+        self.version = version_of(options.binary)
         self.connection = self.wait()
 
     def wait(self):
@@ -75,4 +122,5 @@ class Masu:
         return self.complete(lists, 1 + steps) - first
 
 
-serve(Masu)
+options = Options(**json.loads(sys.argv[1]))
+serve(MasuEngine if options.engine else MasuServer)

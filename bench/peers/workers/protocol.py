@@ -33,6 +33,7 @@ class Options:
     tokens: int           # what the cache must hold in all
     fill: str             # "own": each sequence has K and V of its own; "shared": all go on from one prompt's
     binary: str = ""      # of masu
+    engine: str = ""      # masu's engine as a worker; empty: not built, a server is asked
     log: str = ""         # for what a server writes
 
     @property
