@@ -1,6 +1,5 @@
 """Ratios of alternating samples, and the table that shows them. Arithmetic only."""
 import dataclasses
-import json
 import statistics
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -71,11 +70,10 @@ def table(records):
 
 
 def page(name, records):
-    """The table of a model with what it was measured with."""
+    """The table of a model with what it was measured with: of those that have the settings of the last record."""
     records = list(records)
-    said = {json.dumps(record["settings"], sort_keys=True) for record in records}
-    lines = [f"## {name}", ""]
-    lines += [f"- {text}" for text in sorted(said)]
+    records = [record for record in records if record["settings"] == records[-1]["settings"]]
+    lines = [f"## {name}", "", "- " + ", ".join(f"{key}: {value}" for key, value in records[-1]["settings"].items())]
     for record in records:
         for version, flags in zip(record.get("versions", []), record.get("flags", [])):
             line = f"- {version}: `{flags}`"

@@ -15,6 +15,8 @@ import math
 import os
 import pathlib
 import platform
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -27,7 +29,7 @@ from arms import MASU, MASU_SERVER, PEERS, Failed, Process, python_of  # noqa: E
 from report import Cell  # noqa: E402
 
 CELLS = [Cell("prefill", n) for n in (512, 2048)] + [Cell("decode", n, c) for n in (512, 2048) for c in (1, 8, 32, 64)]
-MODELS = {"smollm2": ["--weights-of", "SMOLLM2"], "1b": []}
+MODELS = ("smollm2", "1b")
 FORMATS = "bf16,f16,q8_0,q4_0,hf,hf-int8,hf-int4"
 CELLS_LEFT = 3
 WARM_UP_TOKENS = 512
@@ -38,13 +40,15 @@ LEAST_PAIRS, MOST_PAIRS = 3, 7
 FILL_SECONDS = 30
 # A sample that takes longer than this ends its cell.
 PATIENCE = 150
+# What an engine takes beside weights and cache; vLLM takes most.
+RUNTIME_BYTES = 3 << 29
 # How long the machine is looked at before each pair: some ticks of the kernel's clock of 10 ms.
 PROBE_SECONDS = 0.3
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", default=list(MODELS), metavar="MODEL", help=f"of {', '.join(MODELS)} (default: both)")
+    parser.add_argument("models", nargs="*", default=MODELS, metavar="MODEL", help=f"of {', '.join(MODELS)} (default: both)")
 
     def listed(name, values, text):
         parser.add_argument(name, default=",".join(map(str, values)), help=f"{text} (default: %(default)s)")
@@ -91,7 +95,7 @@ def make_model(folder, name):
     if not python.is_file():
         sys.exit(f"run.py: {python.parent.parent} is not there: bench/peers/install.sh models")
     smollm2 = subprocess.run([ROOT / "tools/fetch_model.sh"], stdout=subprocess.PIPE, check=True).stdout.decode().strip()
-    extra = [smollm2 if word == "SMOLLM2" else word for word in MODELS[name]]
+    extra = ["--weights-of", smollm2] if name == "smollm2" else []
     subprocess.run([python, ROOT / "tools/make_random_model.py", out, "--tokenizer", smollm2, "--formats", FORMATS, *extra], check=True)
     complete.write_text(FORMATS)
     return out
@@ -112,6 +116,7 @@ class Results:
         return self.records.get(key, {}).get("settings") == self.settings
 
     def add(self, key, record):
+        self.records.pop(key, None)  # the newest is last
         self.records[key] = record | {"settings": self.settings}
         whole = self.path.with_suffix(".new")
         whole.write_text(json.dumps({"cells": self.records}, indent=1) + "\n")
@@ -158,6 +163,18 @@ def worker_options(options, model, config, arm, weights, kv, fill, cells):
             "sequences": sequences, "context": context, "tokens": held + 2 * context,  # room for prompts that nothing waits for
             "fill": fill, "binary": str(options.binary.resolve()),
             "engine": str(options.engine.resolve()) if options.engine else "", "log": str(options.folder / "logs/masu-serve.log")}
+
+
+def check_memory(arms, arguments):
+    """Fails for the second engine if both do not fit into what is free; being out of memory would end anything."""
+    free = int(re.search(r"MemAvailable: *(\d+) kB", pathlib.Path("/proc/meminfo").read_text())[1]) << 10
+    needed = 0
+    for one in arguments:
+        model = pathlib.Path(one["model"])
+        weights = sum(path.stat().st_size for path in (model.glob("*.safetensors") if model.is_dir() else [model]))
+        needed += weights + one["tokens"] * one["bytes_per_token"] + RUNTIME_BYTES
+    if needed > free:
+        raise Failed(arms[1], f"and masu need {needed / 2**30:.1f} GiB, {free / 2**30:.1f} are free; then --again")
 
 
 def busy_elsewhere():
@@ -252,12 +269,13 @@ class Run:
             found = f"not run: {what['skip']}" if "skip" in what else f"masu / peer {report.ratio_of(results.records[key])}"
             print(f"{model.name} {key}: {found}", flush=True)
 
-        processes, left = [], list(cells)
+        processes, left, arms = [], list(cells), (self.masu, peer)
+        arguments = [worker_options(self.options, model, config, arm, weights, kv, fill, cells) for arm in arms]
         try:
-            for arm in (self.masu, peer):
+            check_memory(arms, arguments)
+            for arm, one in zip(arms, arguments):
                 print(f"{model.name}: {arm.name} loads {arm.models[weights]}, cache {arm.caches[kv]}", flush=True)
-                arguments = worker_options(self.options, model, config, arm, weights, kv, fill, cells)
-                processes.append(Process(arm, arguments, self.options.folder, self.logs))
+                processes.append(Process(arm, one, self.options.folder, self.logs))
             while left and not self.is_late():
                 cell = left.pop(0)
                 try:
@@ -289,6 +307,7 @@ def results_path(options, name):
 
 def main():
     options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("run.py: ended by SIGTERM"))  # so that no engine is left behind
     (options.folder / "results").mkdir(parents=True, exist_ok=True)
     run = Run(options)
     for name in options.models:

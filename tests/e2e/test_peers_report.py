@@ -53,6 +53,13 @@ def test_the_table_has_a_line_for_each_cell_and_names_what_was_not_run():
     assert lines[4] == "| 8 | 16 | decode-512-x8 | slow | 33.0 | 11.0 | 3.00 (3.00-3.00) | 3 | own | 0.0 |"
 
 
+def test_a_page_leaves_out_what_was_measured_with_another_binary():
+    old, new = record("slow", [30], [10]), record("fast", [30], [20], versions=["masu 1", "fast 2"], flags=["--a", "--b"])
+    new["settings"] = {"threads": 4}
+    text = report.page("1b", [old, new])
+    assert "threads: 4" in text and "- fast 2: `--b`" in text and "| fast |" in text and "| slow |" not in text
+
+
 def test_cells_are_named_by_what_they_measure():
     assert report.Cell("prefill", 2048).name == "prefill-2048"
     assert report.Cell("decode", 512, 32).name == "decode-512-x32"
