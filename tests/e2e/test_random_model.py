@@ -43,8 +43,9 @@ def folder(smollm2_path, tmp_path_factory):
 def test_every_format_computes_the_same(folder, tmp_path):
     expected = logits(path_of(folder, "bf16"), tmp_path)
     assert expected.std() > 0.1
-    # bfloat16 has no more bits than float16 has for these sizes, but for numbers below 2^-14.
-    assert np.array_equal(logits(path_of(folder, "hf"), tmp_path), expected)
+    # Q and K lie in another order, and so do the sums of their products.
+    assert np.abs(logits(path_of(folder, "hf"), tmp_path) - expected).max() < 1e-5 * expected.std()
+    # float16 has more bits than bfloat16, but for numbers below 2^-14.
     assert np.abs(logits(path_of(folder, "f16"), tmp_path) - expected).max() < 1e-3 * expected.std()
     for name, most in (("q8_0", 0.05), ("q4_0", 0.6)):
         error = (logits(path_of(folder, name), tmp_path) - expected).std() / expected.std()
@@ -53,7 +54,7 @@ def test_every_format_computes_the_same(folder, tmp_path):
 
 def test_the_tokenizer_is_the_same_in_both_kinds_of_files(folder):
     text = "Hello world! 123 äöü 你好\n\t x  y <|im_end|>"
-    cut = [subprocess.run([BINARY, "tokenize", path_of(folder, name), "-"], input=text, capture_output=True, text=True, check=True).stdout
+    cut = [subprocess.run([BINARY, "tokenize", path_of(folder, name)], input=text, capture_output=True, text=True, check=True).stdout
            for name in ("bf16", "hf")]
     assert cut[0] == cut[1] and len(cut[0]) > 50
 
@@ -72,7 +73,7 @@ def test_weights_of_a_file_are_written_in_other_formats(folder, smollm2_path, tm
     assert made.returncode == 0, made.stderr
     expected = logits(path_of(folder, "bf16"), tmp_path)
     for name in ("bf16", "hf"):
-        assert np.array_equal(logits(path_of(tmp_path / "copy", name), tmp_path), expected), name
+        assert np.abs(logits(path_of(tmp_path / "copy", name), tmp_path) - expected).max() < 1e-5 * expected.std(), name
 
 
 @pytest.mark.parametrize("arguments,said", [(["--formats", "q5"], "unknown format 'q5'"), (["--heads", "3"], "heads must divide hidden"),
