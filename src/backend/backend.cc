@@ -34,13 +34,15 @@ bool HasVbmi() {
          __builtin_cpu_supports("avx512vbmi");
 }
 
+bool HasBf16Dots() { return HasVbmi() && __builtin_cpu_supports("avx512bf16"); }
+
 // Tiles and their products of bfloat16 numbers, if the system saves tiles (XCR0 bits 17 and 18) and
 // lets this process use them (arch_prctl(2), XFEATURE_XTILEDATA).
 bool HasAmx() {
   constexpr uint32_t kAmxBf16 = 1u << 22, kAmxTile = 1u << 24, kOsxsave = 1u << 27;
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (!HasVbmi() || __builtin_cpu_supports("avx512bf16") == 0) return false;
+  if (!HasBf16Dots()) return false;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
   if ((edx & kAmxBf16) == 0 || (edx & kAmxTile) == 0) return false;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & kOsxsave) == 0) return false;
@@ -52,7 +54,8 @@ bool HasAmx() {
 Result<cpu::Kernels> PickKernels(const std::optional<std::string>& isa) {
   const std::vector<std::string> supported = SupportedIsas();
   const std::string name = isa.value_or(supported.back());
-  if (name != "scalar" && name != "avx2" && name != "avx512" && name != "amx") {
+  constexpr std::string_view kKnown[] = {"scalar", "avx2", "avx512", "avx512bf16", "amx"};
+  if (std::ranges::find(kKnown, name) == std::end(kKnown)) {
     return InvalidArgument("unknown instruction set '{}'; this CPU has: {}", name,
                            fmt::join(supported, ", "));
   }
@@ -63,6 +66,7 @@ Result<cpu::Kernels> PickKernels(const std::optional<std::string>& isa) {
   if (name == "avx2") return cpu::avx2::Table();
   cpu::Kernels kernels = cpu::avx512::Table();
   if (HasVbmi()) cpu::avx512vbmi::Extend(kernels);
+  if (name == "avx512bf16") cpu::avx512bf16::Extend(kernels);
   if (name == "amx") cpu::amx::Extend(kernels);
   return kernels;
 }
@@ -73,6 +77,7 @@ std::vector<std::string> SupportedIsas() {
   std::vector<std::string> names = {"scalar"};
   if (HasAvx2()) names.emplace_back("avx2");
   if (HasAvx512()) names.emplace_back("avx512");
+  if (HasBf16Dots()) names.emplace_back("avx512bf16");
   if (HasAmx()) names.emplace_back("amx");
   return names;
 }

@@ -132,6 +132,8 @@ TEST(Linear, EveryFormatAndIsaMatchesTheOracle) {
             const double bound = shape.inputs * 0x1p-24 * 4 * std::sqrt(shape.inputs) * 4;
             ASSERT_NEAR(y[i], expected[i], bound) << "at " << i;
           }
+          // Products of pairs have an order of summation of their own.
+          if (isa == "avx512bf16" && activations == Activations::kBFloat16) continue;
           if (first.empty()) first = y;
           ASSERT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0)
               << "differs from " << SupportedIsas()[0];

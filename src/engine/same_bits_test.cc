@@ -362,7 +362,9 @@ TEST_P(SameBitsWeights, OfAnyFormatAndShape) {
                                  .value());
   for (const std::string& isa : SupportedIsas()) {
     if (kSanitized && isa == "scalar") continue;
-    for (const char* activations : {"float32", "bfloat16"}) {
+    for (const std::string activations : {"float32", "bfloat16", "int8"}) {
+      // Only quantized weights take int8.
+      if (activations == "int8" && BlockShapeOf(GetParam()).elements == 1) continue;
       SCOPED_TRACE(isa + " " + activations);
       const size_t subjects = isa == "scalar" ? kFewSubjects : 8;
       const uint32_t neighbours = isa == "scalar" ? 12 : 24;

@@ -10,11 +10,35 @@ namespace masu::cpu::MASU_ISA {
 inline constexpr uint32_t kTile = 64;  // tokens per softmax tile
 inline constexpr uint32_t kMaxHeadDim = 512;
 
-// In place, blocks of the largest power of two that divides the length, normalised.
+#if defined(__AVX512F__)
+// One stage of the transform inside a vector: lanes `half` apart become their sum and difference.
+template <int kHalf>
+MASU_INLINE F16 Butterfly(F16 a) {
+  constexpr __mmask16 kUpper = kHalf == 1   ? 0xaaaa
+                               : kHalf == 2 ? 0xcccc
+                               : kHalf == 4 ? 0xf0f0
+                                            : 0xff00;
+  __m512 other;
+  if constexpr (kHalf < 4) {
+    other = _mm512_permute_ps(a.v, kHalf == 1 ? 0xb1 : 0x4e);
+  } else {
+    other = _mm512_shuffle_f32x4(a.v, a.v, kHalf == 4 ? 0xb1 : 0x4e);
+  }
+  return {_mm512_mask_sub_ps(_mm512_add_ps(other, a.v), kUpper, other, a.v)};
+}
+#endif
+
+// In place, blocks of the largest power of two that divides the length (16 at least), normalised.
 inline void Rotate(float* x, uint32_t size) {
   const uint32_t block = size & (~size + 1);
   const float norm = 1.0f / __builtin_sqrtf(static_cast<float>(block));
-  for (uint32_t half = 1; half < block; half *= 2) {
+  uint32_t half = 1;
+#if defined(__AVX512F__)
+  for (uint32_t i = 0; i < size; i += 16)
+    Store(x + i, Butterfly<8>(Butterfly<4>(Butterfly<2>(Butterfly<1>(Load(x + i))))));
+  half = 16;
+#else
+  for (; half < 16; half *= 2) {
     for (uint32_t i = 0; i < size; i += 2 * half) {
       for (uint32_t j = i; j < i + half; ++j) {
         const float a = x[j];
@@ -24,7 +48,17 @@ inline void Rotate(float* x, uint32_t size) {
       }
     }
   }
-  for (uint32_t i = 0; i < size; ++i) x[i] *= norm;
+#endif
+  for (; half < block; half *= 2) {
+    for (uint32_t i = 0; i < size; i += 2 * half) {
+      for (uint32_t j = i; j < i + half; j += 16) {
+        const F16 a = Load(x + j), b = Load(x + j + half);
+        Store(x + j, Add(a, b));
+        Store(x + j + half, Sub(a, b));
+      }
+    }
+  }
+  for (uint32_t i = 0; i < size; i += 16) Store(x + i, Mul(Load(x + i), Set1(norm)));
 }
 
 // Branch-free encoders (loops over them become vector code); equal to src/quant bit for bit, as

@@ -22,11 +22,12 @@ uint32_t GroupsOf(uint32_t inputs) { return (inputs + cpu::kGroup - 1) / cpu::kG
 CpuOps::InputForm CpuOps::FormOf(const LinearArgs& args) const {
   const cpu::Format format = PanelWeight::Of(args.weight).kernel_format();
   if (args.activations == Activations::kInt8 && IsBlock(format))
-    return IsNibble(format) ? InputForm::kInt8Nibbles : InputForm::kInt8;
-  const bool tiles = args.activations == Activations::kBFloat16 &&
-                     kernels_.linear_tiles != nullptr && FitsTiles(format);
-  if (HasMinimum(format)) return tiles ? InputForm::kTilesAndBlockSums : InputForm::kBlockSums;
-  return tiles ? InputForm::kTiles : InputForm::kFloats;
+    return {.int8 = true, .nibbles = IsNibble(format)};
+  const bool bf16 = args.activations == Activations::kBFloat16 && FitsTiles(format);
+  const bool tiles = bf16 && kernels_.linear_tiles != nullptr;
+  return {.tiles = tiles,
+          .bf16 = bf16 && !tiles && kernels_.linear_dots != nullptr,
+          .block_sums = HasMinimum(format)};
 }
 
 CpuOps::PreparedInputs CpuOps::InputsOf(const LinearArgs& args) const {
@@ -53,13 +54,13 @@ size_t CpuOps::PrepareInputs(LinearBatch batch) {
     const size_t rows = inputs.rows;
     const size_t groups = GroupsOf(inputs.inputs);
     const InputForm form = inputs.form;
-    if (form == InputForm::kTiles || form == InputForm::kTilesAndBlockSums) {
+    if (form.tiles) {
       const size_t blocks = (rows + cpu::kTileRows - 1) / cpu::kTileRows;
-      inputs.tiles_at = take(blocks * groups * cpu::kTileBytes);
+      inputs.numbers_at = take(blocks * groups * cpu::kTileBytes);
     }
-    if (form == InputForm::kBlockSums || form == InputForm::kTilesAndBlockSums)
-      inputs.sums_at = take(rows * groups * sizeof(float));
-    if (form == InputForm::kInt8 || form == InputForm::kInt8Nibbles) {
+    if (form.bf16) inputs.numbers_at = take(rows * groups * cpu::kGroup * sizeof(uint16_t));
+    if (form.block_sums) inputs.sums_at = take(rows * groups * sizeof(float));
+    if (form.int8) {
       inputs.codes_at = take(rows * inputs.inputs);
       inputs.scales_at = take(rows * groups * sizeof(float));
       inputs.sums_at = take(rows * groups * 2 * sizeof(int32_t));
@@ -70,22 +71,26 @@ size_t CpuOps::PrepareInputs(LinearBatch batch) {
 }
 
 void CpuOps::FillInputs(const PreparedInputs& inputs) {
-  if (inputs.form == InputForm::kFloats) return;
+  const InputForm form = inputs.form;
+  if (form == InputForm{}) return;
   const size_t groups = GroupsOf(inputs.inputs);
   std::byte* base = inputs_.data();
+  auto* numbers = reinterpret_cast<uint8_t*>(base + inputs.numbers_at);
+  auto* sums = reinterpret_cast<float*>(base + inputs.sums_at);
   pool_.For(inputs.rows, kPrepareGrain, [&](uint32_t begin, uint32_t end, uint32_t) {
     const float* x = inputs.x + begin * inputs.x_stride;
-    if (inputs.form == InputForm::kTiles || inputs.form == InputForm::kTilesAndBlockSums) {
-      const size_t at = inputs.tiles_at + begin / cpu::kTileRows * groups * cpu::kTileBytes;
+    if (form.tiles) {
       kernels_.pack_rows(x, inputs.x_stride, end - begin, inputs.inputs,
-                         reinterpret_cast<uint8_t*>(base + at));
+                         numbers + begin / cpu::kTileRows * groups * cpu::kTileBytes);
     }
     for (size_t r = begin; r < end; ++r, x += inputs.x_stride) {
-      if (inputs.form == InputForm::kBlockSums || inputs.form == InputForm::kTilesAndBlockSums) {
-        auto* sums = reinterpret_cast<float*>(base + inputs.sums_at);
-        kernels_.block_sums(x, inputs.inputs, sums + r * groups);
-      } else if (inputs.form != InputForm::kTiles) {
-        kernels_.quantize_row(x, inputs.inputs, inputs.form == InputForm::kInt8Nibbles,
+      if (form.bf16) {
+        kernels_.bf16_row(x, inputs.inputs,
+                          reinterpret_cast<uint16_t*>(numbers) + r * groups * cpu::kGroup);
+      }
+      if (form.block_sums) kernels_.block_sums(x, inputs.inputs, sums + r * groups);
+      if (form.int8) {
+        kernels_.quantize_row(x, inputs.inputs, form.nibbles,
                               reinterpret_cast<int8_t*>(base + inputs.codes_at) + r * inputs.inputs,
                               reinterpret_cast<float*>(base + inputs.scales_at) + r * groups,
                               reinterpret_cast<int32_t*>(base + inputs.sums_at) + r * groups * 2);
@@ -114,13 +119,16 @@ CpuOps::LinearJob CpuOps::MakeJob(const LinearArgs& args) {
                             .accumulate = args.accumulate},
                    .run = kernels_.linear,
                    .panels = weight.panels()};
-  if (form == InputForm::kTiles || form == InputForm::kTilesAndBlockSums) {
+  if (form.tiles) {
     job.run = kernels_.linear_tiles;
-    job.task.x_tiles = reinterpret_cast<const uint8_t*>(base + inputs.tiles_at);
+    job.task.x_tiles = reinterpret_cast<const uint8_t*>(base + inputs.numbers_at);
   }
-  if (form == InputForm::kBlockSums || form == InputForm::kTilesAndBlockSums)
-    job.task.block_sums = reinterpret_cast<const float*>(base + inputs.sums_at);
-  if (form == InputForm::kInt8 || form == InputForm::kInt8Nibbles) {
+  if (form.bf16) {
+    job.run = kernels_.linear_dots;
+    job.task.x16 = reinterpret_cast<const uint16_t*>(base + inputs.numbers_at);
+  }
+  if (form.block_sums) job.task.block_sums = reinterpret_cast<const float*>(base + inputs.sums_at);
+  if (form.int8) {
     job.run = kernels_.linear_int8;
     job.task.x8 = reinterpret_cast<const int8_t*>(base + inputs.codes_at);
     job.task.x8_scales = reinterpret_cast<const float*>(base + inputs.scales_at);
@@ -138,6 +146,7 @@ cpu::LinearTask FromRow(cpu::LinearTask task, uint32_t row) {
   task.x += row * task.x_stride;
   task.y += row * task.y_stride;
   if (task.x_tiles != nullptr) task.x_tiles += row / cpu::kTileRows * groups * cpu::kTileBytes;
+  if (task.x16 != nullptr) task.x16 += row * groups * cpu::kGroup;
   if (task.block_sums != nullptr) task.block_sums += row * groups;
   if (task.x8 != nullptr) {
     task.x8 += size_t{row} * task.inputs;

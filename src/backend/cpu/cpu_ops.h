@@ -41,14 +41,21 @@ class CpuOps final : public Ops {
 
  private:
   // Inputs as a kernel takes them; products of one batch share them.
-  enum class InputForm { kFloats, kBlockSums, kTiles, kTilesAndBlockSums, kInt8, kInt8Nibbles };
+  struct InputForm {
+    bool tiles = false;       // for linear_tiles
+    bool bf16 = false;        // for linear_dots
+    bool block_sums = false;  // beside one of the others or the inputs as they are
+    bool int8 = false;        // for linear_int8,
+    bool nibbles = false;     // and in the order for such weights
+    friend bool operator==(const InputForm&, const InputForm&) = default;
+  };
   struct PreparedInputs {
     const float* x;
     size_t x_stride;
     uint32_t rows;
     uint32_t inputs;
     InputForm form;
-    size_t tiles_at = 0;  // in inputs_
+    size_t numbers_at = 0;  // tiles or rows of bfloat16 numbers, in inputs_
     size_t sums_at = 0;
     size_t codes_at = 0;
     size_t scales_at = 0;

@@ -17,6 +17,8 @@ const Kernels& Table() {
       .linear = Linear,
       .linear_tiles = nullptr,
       .pack_rows = nullptr,
+      .linear_dots = nullptr,
+      .bf16_row = nullptr,
       .linear_int8 = LinearInt8,
       .quantize_row = QuantizeRow,
       .block_sums = BlockSums,

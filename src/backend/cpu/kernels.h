@@ -22,10 +22,11 @@ struct LinearTask {
   size_t y_stride;
   const float* bias;  // [outputs] or null
   bool accumulate;
-  const uint8_t* x_tiles =
-      nullptr;  // of linear_tiles, instead of x: what pack_rows made of [rows, inputs]
-  const float* block_sums =
-      nullptr;  // [rows, groups], formats with a minimum: sums of each 32 inputs
+  // Sums of each 32 inputs, for formats with a minimum: [rows, groups].
+  const float* block_sums = nullptr;
+  // Instead of x, of linear_tiles: what pack_rows made; of linear_dots: rows of bf16_row.
+  const uint8_t* x_tiles = nullptr;
+  const uint16_t* x16 = nullptr;  // [rows, groups * kGroup]
   // Of linear_int8, instead of x and block_sums: what quantize_row made.
   const int8_t* x8 = nullptr;        // [rows, inputs]
   const float* x8_scales = nullptr;  // [rows, groups]
@@ -115,6 +116,9 @@ struct Kernels {
   // packs at most 16 rows into groups * kTileBytes bytes.
   void (*linear_tiles)(const LinearTask&);
   void (*pack_rows)(const float* x, size_t x_stride, uint32_t rows, uint32_t inputs, uint8_t* out);
+  // By products of pairs, or null: in an order of its own, for inputs that are bfloat16 numbers.
+  void (*linear_dots)(const LinearTask&);
+  void (*bf16_row)(const float* x, uint32_t inputs, uint16_t* out);
   void (*linear_int8)(const LinearTask&);
   // Activations in groups of 32 as int8; `nibbles`: in the order for IsNibble formats.
   void (*quantize_row)(const float* x, uint32_t inputs, bool nibbles, int8_t* codes, float* scales,
@@ -146,6 +150,9 @@ namespace avx512 {
 const Kernels& Table();
 }
 namespace avx512vbmi {
+void Extend(Kernels& kernels);
+}
+namespace avx512bf16 {
 void Extend(Kernels& kernels);
 }
 namespace amx {
