@@ -93,7 +93,7 @@ Result<std::unique_ptr<Ops>> CreateOps(const BackendOptions& options) {
   }
   MASU_ASSIGN_OR_RETURN(const cpu::Kernels kernels, PickKernels(options.isa));
   const std::string_view isa = kernels.isa;
-  const bool bf16 = isa == "amx" || (isa == "avx512" && __builtin_cpu_supports("avx512bf16") != 0);
+  const bool bf16 = HasBf16Dots() && isa != "scalar" && isa != "avx2";
   std::unique_ptr<Ops> ops = std::make_unique<CpuOps>(kernels, bf16, options.num_threads);
   if (options.backend == "remote") ops = MakeRemoteOps(std::move(ops));
   return ops;
