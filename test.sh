@@ -180,19 +180,15 @@ soak() {
   run_pytest soak -m soak
 }
 
-bench() {
-  local program found=0
-  for program in build/release/*_bench bench/*.py; do
+bench() { # what they print are the figures, what they return is the verdict
+  local program
+  say "masu bench integrity"
+  "$MASU_BINARY" bench integrity "$MASU_TEST_MODEL" || return 1
+  for program in bench/*.py; do
     [[ -x $program && -f $program ]] || continue
-    found=1
     say "$program"
-    # Each takes the model as it likes; what they print is the figure, what they return the verdict.
-    case $program in
-      *.py) .venv/bin/python "$program" --model "$MASU_TEST_MODEL" || return 1 ;;
-      *) "$program" "$MASU_TEST_MODEL" || return 1 ;;
-    esac
+    .venv/bin/python "$program" --model "$MASU_TEST_MODEL" || return 1
   done
-  ((found)) || { not_run "there is no benchmark"; return; }
 }
 
 lm_eval() {

@@ -16,6 +16,7 @@ int RunTokenize(const TokenizeOptions& options);
 int RunDetokenize(const DetokenizeOptions& options);
 int RunTemplate(const TemplateOptions& options);
 int RunPlan(const PlanOptions& options);
+int RunBench(const BenchOptions& options);
 
 // Runs the KV guard in the mode that --kv-guard names, says what it found, and may leave more
 // layers at 16 bits: true then, and the plan of memory is another. Errors: it refuses.

@@ -1,9 +1,9 @@
 // `masu eval`: reads what is asked for, runs it, writes reports.
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 
 #include "cli/commands.h"
+#include "cli/report_file.h"
 #include "quality/eval_report.h"
 #include "quality/eval_text.h"
 #include "quality/evaluated_model.h"
@@ -75,34 +75,6 @@ Result<EvaluationRequest> MakeRequest(const EvalOptions& options, const Checks& 
   }
   return request;
 }
-
-// Opened before anything runs: an hour's work must not end at a folder that is not there.
-class ReportFile {
- public:
-  static Result<ReportFile> Open(const std::string& path) {
-    ReportFile file;
-    if (path.empty() || path == "-") return file;
-    file.path_ = path;
-    file.stream_.open(path, std::ios::binary);
-    if (!file.stream_) {
-      return MakeError(ErrorCode::kNotFound,
-                       "{}: cannot be written; give a path in a folder that "
-                       "is there",
-                       path);
-    }
-    return file;
-  }
-  Result<void> Write(const std::string& text) {
-    if (path_.empty()) return {};
-    stream_ << text << std::flush;
-    if (!stream_) return MakeError(ErrorCode::kInternal, "{}: cannot be written", path_);
-    return {};
-  }
-
- private:
-  std::string path_;
-  std::ofstream stream_;
-};
 
 Result<void> Eval(const EvalOptions& options) {
   const Checks checks = ExpandChecks(options);

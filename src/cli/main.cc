@@ -17,6 +17,7 @@ struct Run {
   int operator()(const masu::DetokenizeOptions& o) const { return masu::RunDetokenize(o); }
   int operator()(const masu::TemplateOptions& o) const { return masu::RunTemplate(o); }
   int operator()(const masu::PlanOptions& o) const { return masu::RunPlan(o); }
+  int operator()(const masu::BenchOptions& o) const { return masu::RunBench(o); }
   int operator()(const masu::VersionOptions&) const {
     std::puts("masu " MASU_VERSION);
     return 0;

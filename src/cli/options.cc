@@ -1,4 +1,5 @@
-// Of the few files that include CLI11, which is slow to compile: kv_flags.cc, options_eval.cc.
+// Of the few files that include CLI11, which is slow to compile: kv_flags.cc, options_bench.cc,
+// options_eval.cc.
 #include "cli/options.h"
 
 #include <CLI/CLI.hpp>
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "cli/kv_flags.h"
+#include "cli/options_bench.h"
 #include "cli/options_eval.h"
 #include "engine/fault_injection.h"
 
@@ -128,7 +130,7 @@ void AddIntegrityOptions(CLI::App& app, EngineConfig& config) {
       });
 }
 
-void AddKvMemoryOptions(CLI::App& app, EngineConfig& config) {
+void AddKvCacheBytes(CLI::App& app, EngineConfig& config, const std::string& help) {
   app.add_option_function<std::string>(
          "--kv-cache-memory-bytes",
          [&config](const std::string& text) {
@@ -137,8 +139,13 @@ void AddKvMemoryOptions(CLI::App& app, EngineConfig& config) {
              throw CLI::ValidationError("--kv-cache-memory-bytes", bytes.error().message);
            config.kv_cache_memory_bytes = *bytes;
          },
-         "size of the KV cache's pages, such as 1GiB; overrides --gpu-memory-utilization")
+         help)
       ->type_name("SIZE");
+}
+
+void AddKvMemoryOptions(CLI::App& app, EngineConfig& config) {
+  AddKvCacheBytes(app, config,
+                  "size of the KV cache's pages, such as 1GiB; overrides --gpu-memory-utilization");
   app.add_option_function<std::string>(
          "--max-model-len",
          [&config](const std::string& text) {
@@ -562,6 +569,10 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
       "plan", "what fits into a device's memory and what it costs, from a configuration alone");
   AddPlanOptions(*plan_app, plan);
 
+  BenchOptions bench;
+  CLI::App* bench_app = app.add_subcommand("bench", "measure speed, against this machine's limits");
+  AddBenchCommands(*bench_app, environment.isa, bench);
+
   CLI::App* version_app = app.add_subcommand("version", "print the version");
 
   std::vector<std::string> arguments;
@@ -612,6 +623,7 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
   if (*detokenize_app) return {detokenize, 0};
   if (*template_app) return {chat_template, 0};
   if (*plan_app) return {plan, 0};
+  if (*bench_app) return {bench, 0};
   if (*version_app) return {VersionOptions{}, 0};
   return {std::nullopt, 2};
 }

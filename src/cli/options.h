@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "bench/engine_benchmark.h"
+#include "bench/integrity_benchmark.h"
+#include "bench/kernel_benchmark.h"
 #include "engine/engine_config.h"
 #include "quality/eval_task.h"
 #include "server/server_config.h"
@@ -101,11 +104,16 @@ struct PlanOptions {
   std::string throughput;  // a number, or a file
   bool json = false;
 };
+// What each command of `masu bench` takes is in src/bench.
+struct BenchOptions {
+  std::variant<KernelBenchOptions, EngineBenchOptions, IntegrityBenchOptions> command;
+  std::string json;  // a file; "-": standard output, instead of text; empty: none
+};
 struct VersionOptions {};
 
-using Command =
-    std::variant<ServeOptions, GenerateOptions, ChatOptions, InfoOptions, EvalOptions,
-                 TokenizeOptions, DetokenizeOptions, TemplateOptions, PlanOptions, VersionOptions>;
+using Command = std::variant<ServeOptions, GenerateOptions, ChatOptions, InfoOptions, EvalOptions,
+                             TokenizeOptions, DetokenizeOptions, TemplateOptions, PlanOptions,
+                             BenchOptions, VersionOptions>;
 
 struct ParsedCommandLine {
   std::optional<Command> command;  // none: what there was to say has been printed

@@ -16,6 +16,7 @@ void AddEvalOptions(CLI::App& app, EvalOptions& options);
 void AddModel(CLI::App& app, std::string& model);
 CLI::Option* AddScaleFile(CLI::App& app, std::string& path);
 void AddIntegrityOptions(CLI::App& app, EngineConfig& config);
+void AddKvCacheBytes(CLI::App& app, EngineConfig& config, const std::string& help);
 void AddKvMemoryOptions(CLI::App& app, EngineConfig& config);
 void AddComputeOptions(CLI::App& app, EngineConfig& config);
 // The word nearest to a misspelt one; empty if none is near.

@@ -2,53 +2,20 @@
 
 #include <algorithm>
 
+#include "base/markdown_table.h"
 #include "quality/eval_report.h"
 
 namespace masu {
 namespace {
-
-// A table in Markdown with columns as wide as their longest cell.
-class Table {
- public:
-  explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
-  void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  std::string Format() const {
-    std::vector<size_t> widths(rows_.front().size(), 3);
-    for (const auto& row : rows_) {
-      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
-    }
-    std::string text;
-    for (size_t r = 0; r < rows_.size(); ++r) {
-      for (size_t i = 0; i < widths.size(); ++i) {
-        const std::string& cell = rows_[r][i];
-        text += "| " + cell + std::string(widths[i] - Width(cell) + 1, ' ');
-      }
-      text += "|\n";
-      if (r > 0) continue;
-      for (const size_t width : widths) text += "|" + std::string(width + 2, '-');
-      text += "|\n";
-    }
-    return text;
-  }
-
- private:
-  // Characters, not bytes.
-  static size_t Width(const std::string& text) {
-    return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-      return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-    }));
-  }
-  std::vector<std::vector<std::string>> rows_;
-};
 
 std::string FormatInterval(const Interval& interval) {
   return fmt::format("[{:.1f}, {:.1f}]", 100 * interval.low, 100 * interval.high);
 }
 
 std::string KlTable(const Evaluation& evaluation) {
-  Table table({"KV cache", "mean KL", "max KL", "top-1",
-               fmt::format("perplexity ({}: {:.4f})", evaluation.settings.front().name,
-                           evaluation.kl->baseline_perplexity)});
+  MarkdownTable table({"KV cache", "mean KL", "max KL", "top-1",
+                       fmt::format("perplexity ({}: {:.4f})", evaluation.settings.front().name,
+                                   evaluation.kl->baseline_perplexity)});
   for (const SettingReport& setting : evaluation.settings) {
     if (!setting.divergence) continue;
     const Divergence& arm = *setting.divergence;
@@ -68,7 +35,7 @@ std::string TaskTable(const Evaluation& evaluation, const TaskReport& task) {
     header.emplace_back(column);
   }
   if (has_likelihood) header.emplace_back("change of log-likelihood [95 %]");
-  Table table(header);
+  MarkdownTable table(header);
   for (size_t s = 0; s < task.runs.size(); ++s) {
     const TaskRun& run = task.runs[s];
     std::vector<std::string> row = {evaluation.settings[s].name,
@@ -99,7 +66,7 @@ std::string SummaryTable(const Evaluation& evaluation) {
   if (evaluation.kl) header.insert(header.end(), {"mean KL", "top-1"});
   for (const TaskReport& task : evaluation.tasks) header.push_back(task.name);
   header.emplace_back("");
-  Table table(header);
+  MarkdownTable table(header);
   for (size_t s = 0; s < evaluation.settings.size(); ++s) {
     const SettingReport& setting = evaluation.settings[s];
     std::vector<std::string> row = {setting.name, std::to_string(setting.bytes_per_token),
