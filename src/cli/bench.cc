@@ -1,11 +1,11 @@
 // `masu bench`: runs what was asked for and writes its reports.
 #include <cstdio>
 
+#include "base/report_file.h"
 #include "bench/engine_benchmark.h"
 #include "bench/integrity_benchmark.h"
 #include "bench/kernel_benchmark.h"
 #include "cli/commands.h"
-#include "cli/report_file.h"
 
 namespace masu {
 namespace {
