@@ -12,17 +12,17 @@ namespace masu {
 std::string SeriesColor(size_t index);
 
 struct LineSeries {
-  std::string name;
+  std::string name = {};
   size_t color = 0;
-  std::vector<std::pair<double, double>> points;  // x, y in order of x
+  std::vector<std::pair<double, double>> points = {};  // x, y in order of x
 };
 
 // kLinear begins at 0; the others leave out values of 0 and below.
 enum class PlotAxis { kLinear, kLog2, kLog10 };
 
 struct LinePlotStyle {
-  std::string x_label;
-  std::string y_label;
+  std::string x_label = {};
+  std::string y_label = {};
   PlotAxis x_axis = PlotAxis::kLinear;
   PlotAxis y_axis = PlotAxis::kLinear;
   // Pixels of the drawing, which shrinks with the page: a narrow one stays readable on a phone.

@@ -1,0 +1,57 @@
+// Parts of the page that `masu bench report` writes: for each kind of benchmark a function that
+// turns its JSON into sections of HTML. Keys that a file lacks throw nlohmann::json::exception,
+// which the caller turns into an error that names the file. Internal to bench/report*.cc.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace masu {
+
+using ReportJson = nlohmann::ordered_json;
+
+// What a million tokens cost: of the machine's price, or relative to a baseline.
+class TokenCost {
+ public:
+  explicit TokenCost(std::optional<double> cost_per_hour) : cost_per_hour_(cost_per_hour) {}
+  // The column's name.
+  std::string header() const;
+  // `tokens_per_second` above 0; `baseline` is that of the baseline.
+  std::string Format(double tokens_per_second, double baseline) const;
+
+ private:
+  std::optional<double> cost_per_hour_;
+};
+
+std::string EngineSections(const ReportJson& report, const TokenCost& cost);
+std::string KernelSections(const ReportJson& report);
+std::string IntegritySections(const ReportJson& report);
+// All load tests together: each is one point of a curve.
+std::string ServeSections(const std::vector<ReportJson>& reports, const TokenCost& cost);
+
+// --- what they share ---
+
+std::string Section(const std::string& title, const std::string& muted, const std::string& body);
+// HTML list of arms in their colours.
+std::string ArmLegend(const std::vector<std::string>& names);
+// "1.042" and below it its bounds; green, amber or red by whether it keeps to `least`.
+std::string RatioCell(const ReportJson& ratio, double least);
+std::string ShareCell(double share);   // per cent, with a bar
+std::string FormatRate(double value);  // three significant digits: "1234", "12.3", "0.123"
+
+// A distribution in one row: a line from `low` to `high`, a box around its middle half.
+struct BoxRow {
+  std::string name;
+  size_t color = 0;
+  double low = 0;
+  double p25 = 0;
+  double median = 0;
+  double p75 = 0;
+  double high = 0;
+};
+// One after the other on one scale from 0; `unit` names it.
+std::string BoxPlot(const std::vector<BoxRow>& rows, const std::string& unit);
+
+}  // namespace masu
