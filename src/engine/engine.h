@@ -14,7 +14,9 @@
 #include "base/units.h"
 #include "engine/drift.h"
 #include "engine/engine_config.h"
+#include "engine/page_filler.h"
 #include "engine/request.h"
+#include "engine/step_observer.h"
 #include "ops/page_header.h"
 #include "plan/process_memory.h"
 
@@ -174,6 +176,13 @@ class Engine {
 
   // Gets the samples of EngineConfig::drift_sample. Before the first step; null: nobody.
   virtual void SetDriftObserver(std::shared_ptr<DriftObserver> observer) = 0;
+
+  // Hears of the parts of each step from now on. Between two steps; null: nobody.
+  virtual void SetStepObserver(StepObserver* observer) = 0;
+  // For benchmarks: the prompts of requests that are admitted from now on are not computed but for
+  // their last token; `filler` fills their pages, and their answers mean nothing. Between two
+  // steps, and only without prefix caching; null ends it.
+  virtual void SetPageFiller(PageFiller* filler) = 0;
 
   virtual EngineStats Stats() const = 0;
   // Runs the validators between two steps; blocks until then. Errors if the engine does not step.

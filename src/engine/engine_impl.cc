@@ -271,26 +271,34 @@ EngineStats EngineImpl::Stats() const {
 
 bool EngineImpl::Step() {
   const auto start = std::chrono::steady_clock::now();
+  StepPlan plan = PrepareStep(start);
+  CheckPages(plan);
+  RunStep(plan);
+  Commit(plan);
+  FinishStep(plan, start);
+  return !running_.empty() || !waiting_.empty();
+}
+
+StepPlan EngineImpl::PrepareStep(Clock::time_point now) {
+  const PhaseTimer timer(observer_, StepPhase::kSchedule);
   DrainInbox();
   ScrubPages();
-  EndLateRequests(start);
+  EndLateRequests(now);
   StepPlan plan = PlanStep();
   Apply(plan);
   InjectFaults(plan);
-  CheckPages(plan);
-  const auto begin = std::chrono::steady_clock::now();
-  if (!plan.entries.empty()) RunStep(plan);
-  MeasureSpeed(plan, SecondsSince(begin));
-  Commit(plan);
+  return plan;
+}
+
+void EngineImpl::FinishStep(const StepPlan& plan, Clock::time_point start) {
+  const PhaseTimer timer(observer_, StepPhase::kPublish);
   if (cache_->pool().quarantined_pages() > 0) cache_->EndQuarantine(LiveTables());
   CheckInvariants();
   UpdateReadiness();
-  const double seconds = SecondsSince(start);
   // Statistics first: whoever gets a final update may look at them at once.
-  PublishStats(plan.entries.empty() ? 0 : seconds, plan);
+  PublishStats(plan.entries.empty() ? 0 : SecondsSince(start), plan);
   Deliver();
   DeliverDrift();
-  return !running_.empty() || !waiting_.empty();
 }
 
 void EngineImpl::DrainInbox() {
@@ -386,38 +394,6 @@ PageCounts EngineImpl::FreedPages(std::span<Sequence* const> preempted) const {
   return freed;
 }
 
-// --- prefix sharing: models with one KV group, see engine_memory.cc ---
-
-// Tokens that may be read from the cache: not the last one, whose logits are wanted, nor those
-// whose logits are still owed as prompt logprobs.
-std::span<const TokenId> EngineImpl::ReadableTokens(const Sequence& sequence) const {
-  const RequestState& request = *sequence.request;
-  const uint32_t next = sequence.next_prompt_logprob();
-  const bool owed = request.sampling.prompt_logprobs && next < request.prompt_length;
-  return std::span(sequence.tokens).first(owed ? next - 1 : sequence.tokens.size() - 1);
-}
-
-CachedPrefix EngineImpl::FindPrefix(Sequence& sequence) const {
-  const uint32_t swapped = sequence.swapped ? sequence.swapped->computed : 0;
-  if (!cache_info_.prefix_caching) return {.tokens = swapped, .in_use = {}};
-  PrefixMatch& match = sequence.prefix;
-  match = cache_->MatchPrefix(sequence.tables[0], ReadableTokens(sequence), match);
-  CachedPrefix cached{.tokens = std::max(match.tokens, swapped), .in_use = {}};
-  cache_->CountPages(sequence.tables[0].layout, 0, match.pages_in_use, cached.in_use);
-  return cached;
-}
-
-// Only tokens of finished steps: a page that is being computed is not handed out.
-void EngineImpl::SettlePages(Sequence& sequence) {
-  if (cache_info_.prefix_caching) {
-    cache_->PublishPrefix(sequence.tables[0], std::span(sequence.tokens).first(sequence.computed));
-  }
-  if (config_.kv_integrity == KvIntegrity::kOff) return;
-  const auto begin = Clock::now();
-  for (BlockTable& table : sequence.tables) cache_->Seal(table, sequence.computed);
-  totals_.kv_seal_seconds += SecondsSince(begin);
-}
-
 void EngineImpl::Admit(Sequence& sequence) {
   waiting_.Erase(&sequence);
   sequence.state = SequenceState::kRunning;
@@ -427,7 +403,11 @@ void EngineImpl::Admit(Sequence& sequence) {
   }
   if (sequence.preemptions > 0) totals_.resumed_tokens += sequence.computed;
   if (!sequence.had_its_turn()) waiting_.ChargePrompt(sequence, sequence.remaining());
-  if (sequence.swapped) SwapIn(sequence);
+  if (sequence.swapped) {
+    SwapIn(sequence);
+  } else if (page_filler_ != nullptr) {
+    FillPages(sequence);
+  }
   // Tokens that it computed itself and found again after a preemption were computed all the same.
   sequence.cached_tokens =
       std::min(sequence.cached_tokens.value_or(sequence.computed), sequence.computed);
@@ -469,12 +449,17 @@ void EngineImpl::Apply(StepPlan& plan) {
 }
 
 void EngineImpl::RunStep(const StepPlan& plan) {
+  if (plan.entries.empty()) return;
+  const PhaseTimer timer(observer_, StepPhase::kRun);
+  const auto begin = Clock::now();
   runner_->Run(plan.entries, [this](const ModelRunner::Row& row, std::span<const float> logits,
                                     const RowStats& stats) { HandleRow(row, logits, stats); });
+  MeasureSpeed(plan, SecondsSince(begin));
 }
 
 void EngineImpl::HandleRow(const ModelRunner::Row& row, std::span<const float> logits,
                            const RowStats& stats) {
+  const PhaseTimer timer(observer_, StepPhase::kSample);
   Sequence& sequence = *row.sequence;
   if (std::find(failed_.begin(), failed_.end(), &sequence) != failed_.end()) return;
   const RequestState& request = *sequence.request;
@@ -593,6 +578,7 @@ void EngineImpl::Forget(RequestState& request) {
 }
 
 void EngineImpl::Commit(const StepPlan& plan) {
+  const PhaseTimer timer(observer_, StepPhase::kCommit);
   for (Sequence* sequence : failed_) {
     for (const BlockTable& table : sequence->tables) cache_->DropPrefix(table);
     ChoiceUpdate update;

@@ -41,6 +41,8 @@ class EngineImpl final : public Engine {
   void SetDriftObserver(std::shared_ptr<DriftObserver> observer) override {
     drift_observer_ = std::move(observer);
   }
+  void SetStepObserver(StepObserver* observer) override { observer_ = observer; }
+  void SetPageFiller(PageFiller* filler) override;
   EngineStats Stats() const override;
   Result<KvReport> InspectKv() override;
   const CacheInfo& cache_info() const override { return cache_info_; }
@@ -70,6 +72,7 @@ class EngineImpl final : public Engine {
   bool QueueIsFull(const std::string& owner, uint64_t choices) const;  // under mutex_
 
   // The parts of a step, in order.
+  StepPlan PrepareStep(std::chrono::steady_clock::time_point now);
   void DrainInbox();
   void EndLateRequests(std::chrono::steady_clock::time_point now);
   StepPlan PlanStep() const;
@@ -78,6 +81,7 @@ class EngineImpl final : public Engine {
   void CheckPages(StepPlan& plan);  // drops entries whose pages are not theirs
   void RunStep(const StepPlan& plan);
   void Commit(const StepPlan& plan);
+  void FinishStep(const StepPlan& plan, std::chrono::steady_clock::time_point start);
   void PublishStats(double seconds, const StepPlan& plan);
   void Deliver();  // hands the step's updates to their sinks
 
@@ -95,6 +99,8 @@ class EngineImpl final : public Engine {
   bool Reserve(Sequence& sequence, uint32_t tokens);
   std::span<const TokenId> ReadableTokens(const Sequence& sequence) const;
   CachedPrefix FindPrefix(Sequence& sequence) const;  // remembers it there
+  uint32_t RestoredTokens(const Sequence& sequence) const;
+  void FillPages(Sequence& sequence);
   // Pages of computed tokens that are full: they get a checksum, and others may find them.
   void SettlePages(Sequence& sequence);
 
@@ -142,6 +148,8 @@ class EngineImpl final : public Engine {
   std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<SwapSpace> swap_;
   std::unique_ptr<FaultInjector> faults_;
+  StepObserver* observer_ = nullptr;
+  PageFiller* page_filler_ = nullptr;
   std::unordered_map<uint64_t, std::unique_ptr<RequestState>> requests_;
   std::set<std::pair<std::chrono::steady_clock::time_point, uint64_t>> deadlines_;  // of requests_
   std::set<Sequence*, GoesFirst> running_;

@@ -1,8 +1,10 @@
-// The engine's distrust of pages, and the way of pages to swap space and back.
+// What becomes of pages beside being computed: shared prefixes, distrust, and the way to swap space
+// and back.
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "base/stopwatch.h"
 #include "engine/engine_impl.h"
@@ -20,6 +22,65 @@ constexpr uint32_t kMaxRepairs = 16;
 
 }  // namespace
 
+// --- prefix sharing: models with one KV group, see engine_memory.cc ---
+
+// Tokens that may be read from the cache: not the last one, whose logits are wanted, nor those
+// whose logits are still owed as prompt logprobs.
+std::span<const TokenId> EngineImpl::ReadableTokens(const Sequence& sequence) const {
+  const RequestState& request = *sequence.request;
+  const uint32_t next = sequence.next_prompt_logprob();
+  const bool owed = request.sampling.prompt_logprobs && next < request.prompt_length;
+  return std::span(sequence.tokens).first(owed ? next - 1 : sequence.tokens.size() - 1);
+}
+
+CachedPrefix EngineImpl::FindPrefix(Sequence& sequence) const {
+  const uint32_t restored = RestoredTokens(sequence);
+  if (!cache_info_.prefix_caching) return {.tokens = restored, .in_use = {}};
+  PrefixMatch& match = sequence.prefix;
+  match = cache_->MatchPrefix(sequence.tables[0], ReadableTokens(sequence), match);
+  CachedPrefix cached{.tokens = std::max(match.tokens, restored), .in_use = {}};
+  cache_->CountPages(sequence.tables[0].layout, 0, match.pages_in_use, cached.in_use);
+  return cached;
+}
+
+// Only tokens of finished steps: a page that is being computed is not handed out.
+void EngineImpl::SettlePages(Sequence& sequence) {
+  if (cache_info_.prefix_caching) {
+    cache_->PublishPrefix(sequence.tables[0], std::span(sequence.tokens).first(sequence.computed));
+  }
+  if (config_.kv_integrity == KvIntegrity::kOff) return;
+  const auto begin = Clock::now();
+  for (BlockTable& table : sequence.tables) cache_->Seal(table, sequence.computed);
+  totals_.kv_seal_seconds += SecondsSince(begin);
+}
+
+// --- pages that are filled in place of computing them ---
+
+void EngineImpl::SetPageFiller(PageFiller* filler) {
+  // What is in such pages must not be found by anybody else.
+  MASU_CHECK(filler == nullptr || !cache_info_.prefix_caching);
+  page_filler_ = filler;
+}
+
+// Leading tokens of one that waits which come into its pages otherwise than by computing them.
+uint32_t EngineImpl::RestoredTokens(const Sequence& sequence) const {
+  if (sequence.swapped) return sequence.swapped->computed;
+  const bool filled = page_filler_ != nullptr && !sequence.request->internal;
+  return filled ? static_cast<uint32_t>(ReadableTokens(sequence).size()) : 0;
+}
+
+void EngineImpl::FillPages(Sequence& sequence) {
+  const uint32_t tokens = RestoredTokens(sequence);
+  if (!Reserve(sequence, tokens)) return;  // the prompt is computed
+  for (const BlockTable& table : sequence.tables) {
+    for (size_t i = 0; i < table.pages.size(); ++i) {
+      const LayoutId layout = cache_->pool().LayoutAt(table.layout, i);
+      page_filler_->Fill(cache_->pool().layout(layout), cache_->arena(), table.offsets[i]);
+    }
+  }
+  sequence.computed = tokens;
+}
+
 // --- integrity ---
 
 void EngineImpl::InjectFaults(StepPlan& plan) {
@@ -28,6 +89,7 @@ void EngineImpl::InjectFaults(StepPlan& plan) {
 }
 
 void EngineImpl::CheckPages(StepPlan& plan) {
+  const PhaseTimer timer(observer_, StepPhase::kCheck);
   if (config_.kv_integrity == KvIntegrity::kOff) return;
   if (plan.entries.empty() && damaged_.empty()) return;
   const auto begin = Clock::now();

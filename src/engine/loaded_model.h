@@ -27,6 +27,10 @@ struct EngineMemory;
 // also of "." and "model/". Dots in it are kept: "Llama-3.1-8B".
 std::string ModelName(const std::string& path);
 
+// Whether activations are rounded to bfloat16, as --activation-dtype says; auto: where the CPU
+// multiplies them.
+Result<bool> UsesBf16Activations(const std::string& activation_dtype, const Ops& ops);
+
 class LoadedModel {
  public:
   LoadedModel();
@@ -42,11 +46,11 @@ class LoadedModel {
   // (golden data for numerics) gives a null tokenizer instead of an error. With `report`, a plan
   // that does not fit this machine is an error before weights are read; without, Engine::Create
   // finds it.
-  static Result<std::shared_ptr<LoadedModel>> Load(const std::string& path,
-                                                   const EngineConfig& config,
-                                                   const Progress& progress,
-                                                   bool needs_tokenizer = true,
-                                                   const PlanReport& report = {});
+  // `wrap` may put something between the model and the backend: a trace, for instance.
+  using WrapOps = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops> ops)>;
+  static Result<std::shared_ptr<LoadedModel>> Load(
+      const std::string& path, const EngineConfig& config, const Progress& progress,
+      bool needs_tokenizer = true, const PlanReport& report = {}, const WrapOps& wrap = {});
 
   std::string path;
   std::string name;  // ModelName(path)

@@ -86,6 +86,8 @@ class FakeEngine : public Engine {
   // What a choice says it read from the cache. Set before the first request.
   std::function<uint32_t(const Request&, uint32_t choice)> cached_tokens;
 
+  void SetStepObserver(StepObserver*) override {}
+  void SetPageFiller(PageFiller*) override {}
   void SetDriftObserver(std::shared_ptr<DriftObserver> observer) override {
     drift_observer = std::move(observer);
   }
