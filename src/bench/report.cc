@@ -15,14 +15,14 @@ namespace {
 constexpr uint64_t kMaxFileBytes = 1ull << 30;
 constexpr int kVersion = 1;  // of the JSON, where it says one
 
-Result<ReportJson> ParseInput(const ReportInput& input) {
-  ReportJson json = ReportJson::parse(input.json, nullptr, false);
+Result<BenchJson> ParseInput(const ReportInput& input) {
+  BenchJson json = BenchJson::parse(input.json, nullptr, false);
   if (!json.is_object() || !json.contains("benchmark") || !json["benchmark"].is_string()) {
     return DataLoss(
         "{}: no result of masu bench; give files that --json=FILE or --save-result wrote",
         input.name);
   }
-  if (json.value("version", ReportJson(kVersion)) != kVersion) {
+  if (json.value("version", BenchJson(kVersion)) != kVersion) {
     return MakeError(ErrorCode::kUnimplemented,
                      "{}: version {} of the format, this masu reads version {}", input.name,
                      json["version"].dump(), kVersion);
@@ -31,25 +31,25 @@ Result<ReportJson> ParseInput(const ReportInput& input) {
 }
 
 // Sections of one file; of a load test none, since those are shown together.
-Result<std::string> SectionsOf(const ReportJson& report, const std::string& name,
+Result<std::string> SectionsOf(const BenchJson& report, const std::string& name,
                                const TokenCost& cost) {
   const std::string kind = report["benchmark"].get<std::string>();
   try {
     if (kind == "engine") return EngineSections(report, cost);
     if (kind == "kernel") return KernelSections(report);
     if (kind == "integrity") return IntegritySections(report);
-  } catch (const ReportJson::exception& error) {
+  } catch (const BenchJson::exception& error) {
     return DataLoss("{}: no whole result of masu bench {}: {}", name, kind, error.what());
   }
   if (kind == "serve") return std::string();
   return MakeError(ErrorCode::kUnimplemented, "{}: a benchmark '{}' is unknown", name, kind);
 }
 
-Result<std::string> LoadTests(const std::vector<ReportJson>& reports, const TokenCost& cost) {
+Result<std::string> LoadTests(const std::vector<BenchJson>& reports, const TokenCost& cost) {
   if (reports.empty()) return std::string();
   try {
     return ServeSections(reports, cost);
-  } catch (const ReportJson::exception& error) {
+  } catch (const BenchJson::exception& error) {
     return DataLoss("a result of masu bench serve is not whole: {}", error.what());
   }
 }
@@ -68,9 +68,9 @@ Result<std::string> MakeReportPage(const std::vector<ReportInput>& inputs,
                                    std::optional<double> cost_per_hour) {
   const TokenCost cost(cost_per_hour);
   std::string body;
-  std::vector<ReportJson> load_tests;
+  std::vector<BenchJson> load_tests;
   for (const ReportInput& input : inputs) {
-    MASU_ASSIGN_OR_RETURN(ReportJson json, ParseInput(input));
+    MASU_ASSIGN_OR_RETURN(BenchJson json, ParseInput(input));
     MASU_ASSIGN_OR_RETURN(const std::string sections, SectionsOf(json, input.name, cost));
     body += sections;
     if (json["benchmark"] == "serve") load_tests.push_back(std::move(json));

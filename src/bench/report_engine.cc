@@ -17,13 +17,13 @@ constexpr double kMilliseconds = 1000;
 // Cells that differ in their concurrency alone make one curve.
 struct Family {
   std::string name;
-  std::vector<const ReportJson*> cells;  // by concurrency
+  std::vector<const BenchJson*> cells;  // by concurrency
 };
 
-std::vector<Family> FamiliesOf(const ReportJson& report) {
+std::vector<Family> FamiliesOf(const BenchJson& report) {
   std::vector<Family> families;
   std::map<std::pair<int, int>, size_t> places;
-  for (const ReportJson& cell : report.at("cells")) {
+  for (const BenchJson& cell : report.at("cells")) {
     const int context = cell.at("context").get<int>();
     const int block_size = cell.at("block_size").get<int>();
     const auto [place, added] = places.try_emplace({context, block_size}, families.size());
@@ -35,22 +35,21 @@ std::vector<Family> FamiliesOf(const ReportJson& report) {
     families[place->second].cells.push_back(&cell);
   }
   for (Family& family : families) {
-    std::ranges::stable_sort(family.cells, {}, [](const ReportJson* cell) {
-      return cell->at("concurrency").get<int>();
-    });
+    std::ranges::stable_sort(
+        family.cells, {}, [](const BenchJson* cell) { return cell->at("concurrency").get<int>(); });
   }
   return families;
 }
 
-std::vector<std::string> ArmNames(const ReportJson& report) {
+std::vector<std::string> ArmNames(const BenchJson& report) {
   std::vector<std::string> names;
-  for (const ReportJson& arm : report.at("arms")) {
+  for (const BenchJson& arm : report.at("arms")) {
     names.push_back(arm.at("label").get<std::string>());
   }
   return names;
 }
 
-double Throughput(const ReportJson& cell, size_t arm) {
+double Throughput(const BenchJson& cell, size_t arm) {
   return cell.at("arms").at(arm).at("tokens_per_second").at("median").get<double>();
 }
 
@@ -60,7 +59,7 @@ std::string Curves(const Family& family, const std::vector<std::string>& arms,
   std::vector<LineSeries> series;
   for (size_t arm = 0; arm < arms.size(); ++arm) {
     LineSeries one{.name = arms[arm], .color = arm, .points = {}};
-    for (const ReportJson* cell : family.cells) {
+    for (const BenchJson* cell : family.cells) {
       one.points.emplace_back(cell->at("concurrency").get<double>(), value(*cell, arm));
     }
     series.push_back(std::move(one));
@@ -83,7 +82,7 @@ std::string BestTable(const Family& family, const std::vector<std::string>& arms
   double baseline = 0;
   for (size_t arm = 0; arm < arms.size(); ++arm) {
     const auto best = std::ranges::max_element(
-        family.cells, {}, [arm](const ReportJson* cell) { return Throughput(*cell, arm); });
+        family.cells, {}, [arm](const BenchJson* cell) { return Throughput(*cell, arm); });
     const double tokens = Throughput(**best, arm);
     if (arm == 0) baseline = tokens;
     if (!(tokens > 0)) continue;
@@ -97,13 +96,13 @@ std::string BestTable(const Family& family, const std::vector<std::string>& arms
                    rows);
 }
 
-std::string CellRow(const ReportJson& cell, size_t index, const std::string& name) {
-  const ReportJson& arm = cell.at("arms").at(index);
-  const auto milliseconds = [](const ReportJson& seconds) {
+std::string CellRow(const BenchJson& cell, size_t index, const std::string& name) {
+  const BenchJson& arm = cell.at("arms").at(index);
+  const auto milliseconds = [](const BenchJson& seconds) {
     return fmt::format("{:.1f}", kMilliseconds * seconds.get<double>());
   };
-  const ReportJson& gap = arm.at("inter_token_seconds");
-  const ReportJson& first = arm.at("ttft_seconds");
+  const BenchJson& gap = arm.at("inter_token_seconds");
+  const BenchJson& first = arm.at("ttft_seconds");
   std::string row = "<tr>" + HtmlCell(HtmlArm(index, name), "name");
   row += HtmlCell(std::to_string(cell.at("concurrency").get<int>()));
   row += HtmlCell(fmt::format("{:g}<small>{:g} wait</small>", arm.at("resident").get<double>(),
@@ -121,7 +120,7 @@ std::string CellRow(const ReportJson& cell, size_t index, const std::string& nam
 
 std::string CellTable(const Family& family, const std::vector<std::string>& arms) {
   std::string rows;
-  for (const ReportJson* cell : family.cells) {
+  for (const BenchJson* cell : family.cells) {
     for (size_t arm = 0; arm < arms.size(); ++arm) rows += CellRow(*cell, arm, arms[arm]);
   }
   return "<details><summary>" + EscapeHtml(family.name) + "</summary>" +
@@ -133,9 +132,9 @@ std::string CellTable(const Family& family, const std::vector<std::string>& arms
 
 std::string StepBoxes(const Family& family, const std::vector<std::string>& arms) {
   std::vector<BoxRow> rows;
-  for (const ReportJson* cell : family.cells) {
+  for (const BenchJson* cell : family.cells) {
     for (size_t arm = 0; arm < arms.size(); ++arm) {
-      const ReportJson& step = cell->at("arms").at(arm).at("step_seconds");
+      const BenchJson& step = cell->at("arms").at(arm).at("step_seconds");
       const auto milliseconds = [&step](const char* key) {
         return kMilliseconds * step.at(key).get<double>();
       };
@@ -152,10 +151,10 @@ std::string StepBoxes(const Family& family, const std::vector<std::string>& arms
          "</div>";
 }
 
-std::string Prefill(const ReportJson& report) {
+std::string Prefill(const BenchJson& report) {
   std::string rows;
-  for (const ReportJson& cell : report.at("prefill")) {
-    for (const ReportJson& arm : cell.at("arms")) {
+  for (const BenchJson& cell : report.at("prefill")) {
+    for (const BenchJson& arm : cell.at("arms")) {
       const auto index = arm.at("arm").get<size_t>();
       rows += "<tr>" + HtmlCell(HtmlArm(index, arm.at("label").get<std::string>()), "name") +
               HtmlCell(std::to_string(cell.at("context").get<int>())) +
@@ -172,10 +171,10 @@ std::string Prefill(const ReportJson& report) {
       HtmlTable({"arm", "tokens", "block size", "tokens/s", "ratio", "roofline", "limit"}, rows));
 }
 
-std::string Pooled(const ReportJson& report) {
+std::string Pooled(const BenchJson& report) {
   std::string rows;
-  for (const ReportJson& arm : report.at("pooled")) {
-    const ReportJson& counts = arm.at("ratio_where_cache_counts");
+  for (const BenchJson& arm : report.at("pooled")) {
+    const BenchJson& counts = arm.at("ratio_where_cache_counts");
     rows +=
         "<tr>" +
         HtmlCell(HtmlArm(arm.at("arm").get<size_t>(), arm.at("label").get<std::string>()), "name") +
@@ -189,9 +188,9 @@ std::string Pooled(const ReportJson& report) {
                  HtmlTable({"arm", "all", "where the cache counts"}, rows));
 }
 
-std::string Skipped(const ReportJson& report) {
+std::string Skipped(const BenchJson& report) {
   std::string list;
-  for (const ReportJson& skipped : report.at("skipped")) {
+  for (const BenchJson& skipped : report.at("skipped")) {
     list += fmt::format("<li><b>{}</b>: {}</li>", EscapeHtml(skipped.at("name").get<std::string>()),
                         EscapeHtml(skipped.at("reason").get<std::string>()));
   }
@@ -200,13 +199,13 @@ std::string Skipped(const ReportJson& report) {
 
 }  // namespace
 
-std::string EngineSections(const ReportJson& report, const TokenCost& cost) {
+std::string EngineSections(const BenchJson& report, const TokenCost& cost) {
   const std::vector<std::string> arms = ArmNames(report);
   std::string models;
-  for (const ReportJson& model : report.at("models")) {
+  for (const BenchJson& model : report.at("models")) {
     models += (models.empty() ? "" : ", ") + model.at("name").get<std::string>();
   }
-  const ReportJson& roofline = report.at("roofline");
+  const BenchJson& roofline = report.at("roofline");
   const std::string machine =
       fmt::format("{}; {}, {} threads, activations {}; {} of KV pages for each arm", models,
                   roofline.at("cpu").get<std::string>(), roofline.at("num_threads").get<int>(),
@@ -222,7 +221,7 @@ std::string EngineSections(const ReportJson& report, const TokenCost& cost) {
     best += BestTable(family, arms, cost);
     cells += CellTable(family, arms);
     boxes += StepBoxes(family, arms);
-    shares += Curves(family, arms, "% of the roofline", [](const ReportJson& cell, size_t arm) {
+    shares += Curves(family, arms, "% of the roofline", [](const BenchJson& cell, size_t arm) {
       return 100 * cell.at("arms").at(arm).at("roofline_share").get<double>();
     });
   }

@@ -8,10 +8,10 @@ namespace {
 
 std::string Percent(double share) { return fmt::format("{:+.2f} %", 100 * share); }
 
-std::string Steps(const ReportJson& report, double limit) {
+std::string Steps(const BenchJson& report, double limit) {
   std::string rows;
-  for (const ReportJson& step : report.at("steps")) {
-    const ReportJson& requests = step.at("requests");
+  for (const BenchJson& step : report.at("steps")) {
+    const BenchJson& requests = step.at("requests");
     const double high = step.at("ratio_high").get<double>() - 1;
     rows += "<tr>" +
             HtmlCell(requests.is_null() ? "all" : std::to_string(requests.get<int>()), "name") +
@@ -22,9 +22,9 @@ std::string Steps(const ReportJson& report, double limit) {
   return HtmlTable({"requests", "cost", "upper 95 %", "pairs"}, rows);
 }
 
-std::string Checks(const ReportJson& report, double limit) {
+std::string Checks(const BenchJson& report, double limit) {
   std::string rows;
-  for (const ReportJson& check : report.at("checks")) {
+  for (const BenchJson& check : report.at("checks")) {
     const double share = check.at("share").get<double>();
     rows +=
         "<tr>" +
@@ -44,7 +44,7 @@ std::string Checks(const ReportJson& report, double limit) {
 
 }  // namespace
 
-std::string IntegritySections(const ReportJson& report) {
+std::string IntegritySections(const BenchJson& report) {
   const double limit = report.at("limit").get<double>();
   const bool passed = report.at("passed").get<bool>();
   return Section("What checking pages costs",

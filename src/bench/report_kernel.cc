@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "bench/report_parts.h"
 #include "bench/report_sections.h"
 #include "quality/html_page.h"
 #include "quality/svg_plot.h"
@@ -16,16 +17,16 @@ struct Panel {
   std::map<std::string, std::vector<std::pair<double, double>>> points;  // by dtype: rows, per cent
 };
 
-std::string CaseText(const ReportJson& row) {
+std::string CaseText(const BenchJson& row) {
   const std::string part = row.at("part").get<std::string>();
   return row.at("op").get<std::string>() + (part.empty() ? "" : " " + part);
 }
 
 // Panels of operations that were measured at several heights of a batch.
-std::vector<Panel> PanelsOf(const std::vector<const ReportJson*>& rows) {
+std::vector<Panel> PanelsOf(const std::vector<const BenchJson*>& rows) {
   std::vector<Panel> panels;
   std::map<std::string, size_t> places;
-  for (const ReportJson* row : rows) {
+  for (const BenchJson* row : rows) {
     const std::string name =
         fmt::format("{}, {}", CaseText(*row), row->at("shape").get<std::string>());
     const auto [place, added] = places.try_emplace(name, panels.size());
@@ -68,19 +69,15 @@ std::string Plots(const std::vector<Panel>& panels) {
   return html.empty() ? "" : ArmLegend(dtypes) + "<div class=\"plots\">" + html + "</div>";
 }
 
-std::string FormatTime(double seconds) {
-  return seconds >= 1e-3 ? FormatRate(1e3 * seconds) + " ms" : FormatRate(1e6 * seconds) + " us";
-}
-
-std::string Row(const ReportJson& row) {
-  const ReportJson& quiet = row.at("quiet");
-  const ReportJson& all = row.at("all");
+std::string Row(const BenchJson& row) {
+  const BenchJson& quiet = row.at("quiet");
+  const BenchJson& all = row.at("all");
   return "<tr>" + HtmlCell(EscapeHtml(CaseText(row)), "name") +
          HtmlCell(EscapeHtml(row.at("dtype").get<std::string>())) +
          HtmlCell(EscapeHtml(row.at("shape").get<std::string>())) +
          HtmlCell(std::to_string(row.at("rows").get<int>())) +
          HtmlCell(fmt::format("{}<small>{} of {} quiet</small>",
-                              FormatTime(row.at("seconds").get<double>()),
+                              FormatSeconds(row.at("seconds").get<double>()),
                               quiet.at("count").get<int>(), all.at("count").get<int>())) +
          HtmlCell(FormatRate(row.at("bytes_per_second").get<double>() / 1e9)) +
          HtmlCell(FormatRate(row.at("operations_per_second").get<double>() / 1e9)) +
@@ -90,13 +87,13 @@ std::string Row(const ReportJson& row) {
 
 }  // namespace
 
-std::string KernelSections(const ReportJson& report) {
+std::string KernelSections(const BenchJson& report) {
   std::string html;
-  for (const ReportJson& roofline : report.at("rooflines")) {
+  for (const BenchJson& roofline : report.at("rooflines")) {
     const std::string isa = roofline.at("isa").get<std::string>();
-    std::vector<const ReportJson*> results;
+    std::vector<const BenchJson*> results;
     std::string rows;
-    for (const ReportJson& row : report.at("results")) {
+    for (const BenchJson& row : report.at("results")) {
       if (row.at("isa") != isa) continue;
       results.push_back(&row);
       rows += Row(row);

@@ -33,10 +33,10 @@ std::string ArmLegend(const std::vector<std::string>& names) {
   return html + "</ul>";
 }
 
-std::string RatioCell(const ReportJson& ratio, double least) {
+std::string RatioCell(const BenchJson& ratio, double least) {
   const double value = ratio.at("ratio").get<double>();
   // Bounds are 0 and null where there were too few pairs.
-  const ReportJson& high = ratio.at("high");
+  const BenchJson& high = ratio.at("high");
   if (!high.is_number()) return HtmlCell(fmt::format("{:.3f}", value));
   const double low = ratio.at("low").get<double>();
   const char* kind = low >= least ? "good" : value >= least ? "warn" : "bad";
@@ -44,9 +44,7 @@ std::string RatioCell(const ReportJson& ratio, double least) {
                   fmt::format("<small>{:.3f} to {:.3f}</small>", low, high.get<double>()));
 }
 
-std::string ShareCell(double share) {
-  return HtmlCell(fmt::format("{:.0f} %", 100 * share) + HtmlBar(share));
-}
+std::string ShareCell(double share) { return HtmlCell(FormatPercent(share) + HtmlBar(share)); }
 
 std::string FormatRate(double value) {
   if (value >= 100) return fmt::format("{:.0f}", value);

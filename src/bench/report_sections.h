@@ -3,14 +3,13 @@
 // which the caller turns into an error that names the file. Internal to bench/report*.cc.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-namespace masu {
+#include "bench/report_parts.h"
 
-using ReportJson = nlohmann::ordered_json;
+namespace masu {
 
 // What a million tokens cost: of the machine's price, or relative to a baseline.
 class TokenCost {
@@ -25,11 +24,11 @@ class TokenCost {
   std::optional<double> cost_per_hour_;
 };
 
-std::string EngineSections(const ReportJson& report, const TokenCost& cost);
-std::string KernelSections(const ReportJson& report);
-std::string IntegritySections(const ReportJson& report);
+std::string EngineSections(const BenchJson& report, const TokenCost& cost);
+std::string KernelSections(const BenchJson& report);
+std::string IntegritySections(const BenchJson& report);
 // All load tests together: each is one point of a curve.
-std::string ServeSections(const std::vector<ReportJson>& reports, const TokenCost& cost);
+std::string ServeSections(const std::vector<BenchJson>& reports, const TokenCost& cost);
 
 // --- what they share ---
 
@@ -37,7 +36,7 @@ std::string Section(const std::string& title, const std::string& muted, const st
 // HTML list of arms in their colours.
 std::string ArmLegend(const std::vector<std::string>& names);
 // "1.042" and below it its bounds; green, amber or red by whether it keeps to `least`.
-std::string RatioCell(const ReportJson& ratio, double least);
+std::string RatioCell(const BenchJson& ratio, double least);
 std::string ShareCell(double share);   // per cent, with a bar
 std::string FormatRate(double value);  // three significant digits: "1234", "12.3", "0.123"
 

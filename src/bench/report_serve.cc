@@ -11,7 +11,7 @@ namespace masu {
 namespace {
 
 // What a load test says of itself: the encoding that --metadata named, its label, or the model.
-std::string ArmOf(const ReportJson& report) {
+std::string ArmOf(const BenchJson& report) {
   for (const char* key : {"kv_cache_dtype", "label", "model_id"}) {
     if (report.contains(key) && report[key].is_string()) return report[key].get<std::string>();
   }
@@ -19,14 +19,14 @@ std::string ArmOf(const ReportJson& report) {
 }
 
 // The limit of open requests, or how many there were.
-double ConcurrencyOf(const ReportJson& report) {
-  const ReportJson& limit = report.at("max_concurrency");
+double ConcurrencyOf(const BenchJson& report) {
+  const BenchJson& limit = report.at("max_concurrency");
   return limit.is_number() ? limit.get<double>()
                            : report.at("max_concurrent_requests").get<double>();
 }
 
 struct Run {
-  const ReportJson* report = nullptr;
+  const BenchJson* report = nullptr;
   size_t arm = 0;
   double concurrency = 0;
 };
@@ -36,9 +36,9 @@ struct Runs {
   std::vector<Run> all;
 };
 
-Runs Collect(const std::vector<ReportJson>& reports) {
+Runs Collect(const std::vector<BenchJson>& reports) {
   Runs runs;
-  for (const ReportJson& report : reports) {
+  for (const BenchJson& report : reports) {
     const std::string name = ArmOf(report);
     const auto found = std::ranges::find(runs.arms, name);
     const auto arm = static_cast<size_t>(found - runs.arms.begin());
@@ -49,13 +49,13 @@ Runs Collect(const std::vector<ReportJson>& reports) {
 }
 
 // A latency, or nothing where --percentile-metrics left it out.
-std::optional<double> Latency(const ReportJson& report, const char* key) {
+std::optional<double> Latency(const BenchJson& report, const char* key) {
   const auto found = report.find(key);
   if (found == report.end() || !found->is_number()) return std::nullopt;
   return found->get<double>();
 }
 
-std::string LatencyCell(const ReportJson& report, const std::string& metric) {
+std::string LatencyCell(const BenchJson& report, const std::string& metric) {
   const auto median = Latency(report, ("median_" + metric + "_ms").c_str());
   if (!median) return HtmlCell("");
   const auto p99 = Latency(report, ("p99_" + metric + "_ms").c_str());
@@ -85,8 +85,8 @@ std::string Curve(const Runs& runs, const char* key, const std::string& title) {
 }
 
 std::string RunRow(const Runs& runs, const Run& run) {
-  const ReportJson& report = *run.report;
-  const ReportJson& rate = report.at("request_rate");
+  const BenchJson& report = *run.report;
+  const BenchJson& rate = report.at("request_rate");
   const uint64_t failed = report.at("failed").get<uint64_t>();
   std::string done = std::to_string(report.at("completed").get<uint64_t>());
   if (failed > 0) done += " " + HtmlChip("bad", fmt::format("{} failed", failed));
@@ -128,7 +128,7 @@ std::string BestTable(const Runs& runs, const TokenCost& cost) {
 
 }  // namespace
 
-std::string ServeSections(const std::vector<ReportJson>& reports, const TokenCost& cost) {
+std::string ServeSections(const std::vector<BenchJson>& reports, const TokenCost& cost) {
   const Runs runs = Collect(reports);
   std::string plots;
   for (const auto& [key, title] : {std::pair{"output_throughput", "output tokens/s"},

@@ -15,16 +15,16 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-ReportJson Summary(double median) {
+BenchJson SummaryJson(double median) {
   return {{"count", 9},       {"min", median / 2},   {"p25", median * 0.9},
           {"median", median}, {"p75", median * 1.1}, {"max", median * 2}};
 }
 
-ReportJson Ratio(double ratio, double low, double high) {
+BenchJson Ratio(double ratio, double low, double high) {
   return {{"pairs", 30}, {"ratio", ratio}, {"low", low}, {"high", high}};
 }
 
-ReportJson Roofline() {
+BenchJson RooflineJson() {
   return {{"cpu", "a <fast> one"},
           {"isa", "avx512"},
           {"num_threads", 2},
@@ -33,13 +33,13 @@ ReportJson Roofline() {
           {"operations_per_second", 2e11}};
 }
 
-ReportJson EngineArm(size_t index, double tokens, const ReportJson& ratio) {
+BenchJson EngineArm(size_t index, double tokens, const BenchJson& ratio) {
   return {{"arm", index},
           {"label", index == 0 ? "bfloat16" : "int8"},
           {"resident", 8.0},
           {"waiting", 0.0},
-          {"tokens_per_second", Summary(tokens)},
-          {"step_seconds", Summary(0.02)},
+          {"tokens_per_second", SummaryJson(tokens)},
+          {"step_seconds", SummaryJson(0.02)},
           {"inter_token_seconds", {{"p50", 0.02}, {"p95", 0.03}, {"p99", 0.04}}},
           {"ttft_seconds", nullptr},
           {"roofline_share", 0.625},
@@ -49,19 +49,19 @@ ReportJson EngineArm(size_t index, double tokens, const ReportJson& ratio) {
 }
 
 // int8's best is 141 tokens/s at 16, bfloat16's 100 at 8.
-ReportJson Engine() {
-  ReportJson report = {{"benchmark", "engine"},
-                       {"activation_dtype", "bfloat16"},
-                       {"kv_cache_memory_bytes", 1 << 30},
-                       {"roofline", Roofline()},
-                       {"models", {{{"name", "tiny & small"}}}},
-                       {"arms", {{{"label", "bfloat16"}}, {{"label", "int8"}}}},
-                       {"prefill", ReportJson::array()},
-                       {"cells", ReportJson::array()},
-                       {"pooled", ReportJson::array()},
-                       {"skipped", {{{"name", "int4"}, {"reason", "head size"}}}}};
-  const ReportJson none = Ratio(1, 0, 0);
-  const auto add = [&](int concurrency, double first, double second, const ReportJson& ratio) {
+BenchJson Engine() {
+  BenchJson report = {{"benchmark", "engine"},
+                      {"activation_dtype", "bfloat16"},
+                      {"kv_cache_memory_bytes", 1 << 30},
+                      {"roofline", RooflineJson()},
+                      {"models", {{{"name", "tiny & small"}}}},
+                      {"arms", {{{"label", "bfloat16"}}, {{"label", "int8"}}}},
+                      {"prefill", BenchJson::array()},
+                      {"cells", BenchJson::array()},
+                      {"pooled", BenchJson::array()},
+                      {"skipped", {{{"name", "int4"}, {"reason", "head size"}}}}};
+  const BenchJson none = Ratio(1, 0, 0);
+  const auto add = [&](int concurrency, double first, double second, const BenchJson& ratio) {
     report["cells"].push_back({{"concurrency", concurrency},
                                {"context", 1024},
                                {"block_size", 16},
@@ -80,11 +80,11 @@ ReportJson Engine() {
   return report;
 }
 
-ReportJson Kernel() {
-  ReportJson report = {{"benchmark", "kernel"},
-                       {"activation_dtype", "float32"},
-                       {"rooflines", {Roofline()}},
-                       {"results", ReportJson::array()}};
+BenchJson Kernel() {
+  BenchJson report = {{"benchmark", "kernel"},
+                      {"activation_dtype", "float32"},
+                      {"rooflines", {RooflineJson()}},
+                      {"results", BenchJson::array()}};
   for (const int rows : {1, 64}) {
     report["results"].push_back({{"op", "linear"},
                                  {"part", "qkv"},
@@ -93,8 +93,8 @@ ReportJson Kernel() {
                                  {"shape", "1b"},
                                  {"rows", rows},
                                  {"seconds", 0.00123},
-                                 {"all", Summary(0.00123)},
-                                 {"quiet", Summary(0.00123)},
+                                 {"all", SummaryJson(0.00123)},
+                                 {"quiet", SummaryJson(0.00123)},
                                  {"bytes_per_second", 2.5e10},
                                  {"operations_per_second", 1e11},
                                  {"roofline_share", 0.83},
@@ -103,7 +103,7 @@ ReportJson Kernel() {
   return report;
 }
 
-ReportJson Integrity() {
+BenchJson Integrity() {
   return {{"benchmark", "integrity"},
           {"version", 1},
           {"model", "tiny"},
@@ -123,7 +123,7 @@ ReportJson Integrity() {
              {"share", 0.0004}}}}};
 }
 
-ReportJson Serve(const char* dtype, int concurrency, double throughput) {
+BenchJson Serve(const char* dtype, int concurrency, double throughput) {
   return {{"benchmark", "serve"},
           {"version", 1},
           {"model_id", "tiny"},
@@ -139,10 +139,10 @@ ReportJson Serve(const char* dtype, int concurrency, double throughput) {
           {"p99_ttft_ms", 99.25}};
 }
 
-std::string Page(const std::vector<ReportJson>& reports,
+std::string Page(const std::vector<BenchJson>& reports,
                  std::optional<double> cost_per_hour = std::nullopt) {
   std::vector<ReportInput> inputs;
-  for (const ReportJson& report : reports) inputs.push_back({"file.json", report.dump()});
+  for (const BenchJson& report : reports) inputs.push_back({"file.json", report.dump()});
   const auto page = MakeReportPage(inputs, cost_per_hour);
   return page.ok() ? *page : "error: " + page.error().message;
 }
@@ -196,7 +196,7 @@ TEST(BenchReportPage, IntegrityKeepsToItsLimit) {
 }
 
 TEST(BenchReportPage, LoadTestsMakeCurves) {
-  ReportJson open = Serve("int8", 64, 150);
+  BenchJson open = Serve("int8", 64, 150);
   open["max_concurrency"] = nullptr;
   open["max_concurrent_requests"] = 48;
   const std::string page =
