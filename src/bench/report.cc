@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <filesystem>
 
 #include "base/report_file.h"
 #include "bench/report_sections.h"
@@ -54,12 +54,13 @@ Result<std::string> LoadTests(const std::vector<BenchJson>& reports, const Token
   }
 }
 
+// By their last names: where they lay is nobody's business.
 std::string Sources(const std::vector<ReportInput>& inputs) {
   std::string list;
   for (const ReportInput& input : inputs) {
-    list += (list.empty() ? "" : ", ") + EscapeHtml(input.name);
+    list += "<li>" + EscapeHtml(std::filesystem::path(input.name).filename().string()) + "</li>";
   }
-  return list;
+  return Folded(fmt::format("{} files", inputs.size()), "<ul>" + list + "</ul>");
 }
 
 }  // namespace
@@ -77,11 +78,10 @@ Result<std::string> MakeReportPage(const std::vector<ReportInput>& inputs,
   }
   MASU_ASSIGN_OR_RETURN(const std::string load, LoadTests(load_tests, cost));
   return HtmlPage("masu bench",
-                  "<h1>masu bench</h1><p class=\"muted\">Measured speed, from " + Sources(inputs) +
-                      "</p>" + body + load +
-                      "<footer class=\"muted\">Written by masu bench report. Ratios are of tokens "
-                      "per second, above 1 is faster than the baseline; bounds are one-sided, 95 "
-                      "%.</footer>");
+                  "<h1>masu bench</h1><p class=\"muted\">Measured speed: ratios are of tokens per "
+                  "second, above 1 is faster than the baseline; bounds are one-sided, 95 %.</p>" +
+                      body + load + "<section><h2>Sources</h2>" + Sources(inputs) +
+                      "</section><footer class=\"muted\">Written by masu bench report.</footer>");
 }
 
 Result<BenchReport> RunReportBenchmark(const ReportBenchOptions& options) {

@@ -64,15 +64,13 @@ std::string Curves(const Family& family, const std::vector<std::string>& arms,
     }
     series.push_back(std::move(one));
   }
-  return "<div><h3>" + EscapeHtml(family.name) + "</h3>" +
-         LinePlot(series, {.x_label = "concurrent requests",
-                           .y_label = y_label,
-                           .x_axis = PlotAxis::kLog2,
-                           .width = 460,
-                           .height = 220,
-                           .legend_width = 0,
-                           .markers = true}) +
-         "</div>";
+  return PlotPanel(family.name, LinePlot(series, {.x_label = "concurrent requests",
+                                                  .y_label = y_label,
+                                                  .x_axis = PlotAxis::kLog2,
+                                                  .width = kPanelWidth,
+                                                  .height = kPanelHeight,
+                                                  .legend_width = 0,
+                                                  .markers = true}));
 }
 
 // The best of each arm at any concurrency.
@@ -123,11 +121,10 @@ std::string CellTable(const Family& family, const std::vector<std::string>& arms
   for (const BenchJson* cell : family.cells) {
     for (size_t arm = 0; arm < arms.size(); ++arm) rows += CellRow(*cell, arm, arms[arm]);
   }
-  return "<details><summary>" + EscapeHtml(family.name) + "</summary>" +
-         HtmlTable({"arm", "requests", "run", "tokens/s", "ratio", "bytes allow",
-                    "between tokens, ms", "first token, ms", "roofline", "limit"},
-                   rows) +
-         "</details>";
+  return Folded(family.name,
+                HtmlTable({"arm", "requests", "run", "tokens/s", "ratio", "bytes allow",
+                           "between tokens, ms", "first token, ms", "roofline", "limit"},
+                          rows));
 }
 
 std::string StepBoxes(const Family& family, const std::vector<std::string>& arms) {
@@ -135,20 +132,18 @@ std::string StepBoxes(const Family& family, const std::vector<std::string>& arms
   for (const BenchJson* cell : family.cells) {
     for (size_t arm = 0; arm < arms.size(); ++arm) {
       const BenchJson& step = cell->at("arms").at(arm).at("step_seconds");
-      const auto milliseconds = [&step](const char* key) {
-        return kMilliseconds * step.at(key).get<double>();
-      };
+      const auto seconds = [&step](const char* key) { return step.at(key).get<double>(); };
       rows.push_back({.name = fmt::format("{} {}", cell->at("concurrency").get<int>(), arms[arm]),
                       .color = arm,
-                      .low = milliseconds("min"),
-                      .p25 = milliseconds("p25"),
-                      .median = milliseconds("median"),
-                      .p75 = milliseconds("p75"),
-                      .high = milliseconds("max")});
+                      .low = seconds("min"),
+                      .p25 = seconds("p25"),
+                      .median = seconds("median"),
+                      .p75 = seconds("p75"),
+                      .high = seconds("max"),
+                      .text = FormatSeconds(seconds("median"))});
     }
   }
-  return "<div><h3>" + EscapeHtml(family.name) + "</h3>" + BoxPlot(rows, "ms for a step") +
-         "</div>";
+  return PlotPanel(family.name, SpreadPlot(rows));
 }
 
 std::string Prefill(const BenchJson& report) {
@@ -225,12 +220,8 @@ std::string EngineSections(const BenchJson& report, const TokenCost& cost) {
       return 100 * cell.at("arms").at(arm).at("roofline_share").get<double>();
     });
   }
-  const std::string legend = ArmLegend(arms);
-  const auto plots = [&legend](const std::string& all) {
-    return legend + "<div class=\"plots\">" + all + "</div>";
-  };
   if (throughput.empty()) return Prefill(report) + Skipped(report);
-  return Section("Decode throughput by concurrency", machine, plots(throughput)) +
+  return Section("Decode throughput by concurrency", machine, PlotGrid(arms, throughput)) +
          Section("Best throughput and what a token costs",
                  "Each arm at the concurrency that suits it best, in the same memory.", best) +
          Pooled(report) +
@@ -239,16 +230,16 @@ std::string EngineSections(const BenchJson& report, const TokenCost& cost) {
                  "the ratio that the roofline predicts.",
                  cells) +
          Section("How far steps spread",
-                 "Line: fastest to slowest; box: middle half; gap: median. Rows are concurrency "
-                 "and arm.",
-                 plots(boxes)) +
+                 "In per cent of each row's median, which stands at its end. Rows are concurrency "
+                 "and arm; line: fastest to slowest step, box: middle half.",
+                 PlotGrid(arms, boxes)) +
          Section("Share of the roofline",
                  fmt::format("What memory and arithmetic of this run allow: {:.1f} GB/s, {:.0f} "
                              "GFLOP/s ({}).",
                              roofline.at("read_bytes_per_second").get<double>() / 1e9,
                              roofline.at("operations_per_second").get<double>() / 1e9,
                              roofline.at("peak").get<std::string>()),
-                 plots(shares)) +
+                 PlotGrid(arms, shares)) +
          Prefill(report) + Skipped(report);
 }
 

@@ -56,17 +56,15 @@ std::string Plots(const std::vector<Panel>& panels) {
       series.push_back({.name = dtype, .color = color, .points = points});
       std::ranges::sort(series.back().points);
     }
-    html += "<div><h3>" + EscapeHtml(panel.name) + "</h3>" +
-            LinePlot(series, {.x_label = "rows",
-                              .y_label = "% of the roofline",
-                              .x_axis = PlotAxis::kLog2,
-                              .width = 460,
-                              .height = 200,
-                              .legend_width = 0,
-                              .markers = true}) +
-            "</div>";
+    html += PlotPanel(panel.name, LinePlot(series, {.x_label = "rows",
+                                                    .y_label = "% of the roofline",
+                                                    .x_axis = PlotAxis::kLog2,
+                                                    .width = kPanelWidth,
+                                                    .height = kPanelHeight,
+                                                    .legend_width = 0,
+                                                    .markers = true}));
   }
-  return html.empty() ? "" : ArmLegend(dtypes) + "<div class=\"plots\">" + html + "</div>";
+  return PlotGrid(dtypes, html);
 }
 
 std::string Row(const BenchJson& row) {
@@ -106,9 +104,10 @@ std::string KernelSections(const BenchJson& report) {
                     roofline.at("operations_per_second").get<double>() / 1e9,
                     roofline.at("peak").get<std::string>(),
                     report.at("activation_dtype").get<std::string>()),
-        Plots(PanelsOf(results)) + HtmlTable({"operation", "dtype", "shape", "rows", "time", "GB/s",
-                                              "GFLOP/s", "roofline", "limit"},
-                                             rows));
+        Plots(PanelsOf(results)) + Folded(fmt::format("{} cases", results.size()),
+                                          HtmlTable({"operation", "dtype", "shape", "rows", "time",
+                                                     "GB/s", "GFLOP/s", "roofline", "limit"},
+                                                    rows)));
   }
   return html;
 }

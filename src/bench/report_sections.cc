@@ -51,41 +51,63 @@ std::string FormatRate(double value) {
   return fmt::format("{:.3g}", value);
 }
 
-std::string BoxPlot(const std::vector<BoxRow>& rows, const std::string& unit) {
-  constexpr double kWidth = 460;
-  constexpr double kLeft = 118;
-  constexpr double kRight = kWidth - 16;
+std::string PlotPanel(const std::string& heading, const std::string& svg) {
+  return svg.empty() ? "" : "<div><h3>" + EscapeHtml(heading) + "</h3>" + svg + "</div>";
+}
+
+std::string PlotGrid(const std::vector<std::string>& arms, const std::string& panels) {
+  return panels.empty() ? "" : ArmLegend(arms) + "<div class=\"plots\">" + panels + "</div>";
+}
+
+std::string Folded(const std::string& summary, const std::string& html) {
+  return "<details><summary>" + EscapeHtml(summary) + "</summary>" + html + "</details>";
+}
+
+std::string SpreadPlot(const std::vector<BoxRow>& rows) {
+  constexpr double kLeft = 90;
+  constexpr double kRight = kPanelWidth - 64;
   constexpr double kRow = 20;
   constexpr double kTop = 6;
-  constexpr double kTicks = 5;
-  double high = 0;
-  for (const BoxRow& row : rows) high = std::max(high, row.high);
-  if (!(high > 0) || !std::isfinite(high)) return "";
-  const PlotScale x{0, high, kLeft, kRight};
+  constexpr double kTicks = 4;
+  constexpr double kMost =
+      200;  // per cent; a single step that was held up must not flatten the rest
+  const auto percent = [](const BoxRow& row, double value) { return 100 * value / row.median; };
+  double low = 100;
+  double high = 100;
+  for (const BoxRow& row : rows) {
+    if (!(row.median > 0)) return "";
+    low = std::min(low, percent(row, row.low));
+    high = std::max(high, percent(row, row.high));
+  }
+  high = std::min(std::max(high, low + 1), kMost);
+  const double step = NiceStep(high - low, kTicks);
+  low = std::floor(low / step) * step;
+  const PlotScale x{low, high, kLeft, kRight};
   const double bottom = kTop + kRow * static_cast<double>(rows.size());
   std::string body;
-  const double step = NiceStep(high, kTicks);
-  for (int i = 0; i * step <= high * (1 + 1e-9); ++i) {
-    body += SvgLine(x(i * step), kTop, x(i * step), bottom, "stroke:var(--grid)");
-    body += SvgText(x(i * step), bottom + 16, "middle", "muted", fmt::format("{:g}", i * step));
+  for (int i = 0; low + i * step <= high * (1 + 1e-9); ++i) {
+    const double value = low + i * step;
+    body += SvgLine(x(value), kTop, x(value), bottom, "stroke:var(--grid)");
+    body += SvgText(x(value), bottom + 16, "middle", "muted", fmt::format("{:g} %", value));
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     const BoxRow& row = rows[i];
+    const auto place = [&](double value) { return x(std::min(percent(row, value), high)); };
     const double y = kTop + kRow * (static_cast<double>(i) + 0.5);
     const std::string color = SeriesColor(row.color);
     body += SvgText(kLeft - 8, y + 4, "end", "text", row.name);
-    body += SvgLine(x(row.low), y, x(row.high), y, "stroke:" + color);
+    body += SvgText(kRight + 8, y + 4, "start", "muted", row.text);
+    body += SvgLine(place(row.low), y, place(row.high), y, "stroke:" + color);
     body += fmt::format(
         "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"10\" rx=\"2\" fill=\"{}\">"
-        "<title>{}: median {:.4g}, middle half {:.4g} to {:.4g}, {:.4g} to {:.4g} {}</title>"
-        "</rect>",
-        x(row.p25), y - 5, std::max(x(row.p75) - x(row.p25), 1.0), color, EscapeHtml(row.name),
-        row.median, row.p25, row.p75, row.low, row.high, EscapeHtml(unit));
-    body +=
-        SvgLine(x(row.median), y - 6, x(row.median), y + 6, "stroke:var(--card);stroke-width:2");
+        "<title>{}: {}, middle half {:.1f} to {:.1f} %, all {:.1f} to {:.1f} %</title></rect>",
+        place(row.p25), y - 5, std::max(place(row.p75) - place(row.p25), 1.0), color,
+        EscapeHtml(row.name), EscapeHtml(row.text), percent(row, row.p25), percent(row, row.p75),
+        percent(row, row.low), percent(row, row.high));
+    body += SvgLine(place(row.median), y - 7, place(row.median), y + 7,
+                    "stroke:var(--text);stroke-width:1.5");
   }
-  body += SvgText((kLeft + kRight) / 2, bottom + 34, "middle", "muted", unit);
-  return SvgImage(kWidth, bottom + 42, "distributions, " + unit, body);
+  return SvgImage(kPanelWidth, bottom + 24, "spread of each row around its median", body);
 }
 
 }  // namespace masu

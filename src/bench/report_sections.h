@@ -40,6 +40,15 @@ std::string RatioCell(const BenchJson& ratio, double least);
 std::string ShareCell(double share);   // per cent, with a bar
 std::string FormatRate(double value);  // three significant digits: "1234", "12.3", "0.123"
 
+// Of plots that stand side by side: readable on a phone, three in a row on a wide screen.
+inline constexpr double kPanelWidth = 380;
+inline constexpr double kPanelHeight = 200;
+// A heading and a plot; nothing without a plot.
+std::string PlotPanel(const std::string& heading, const std::string& svg);
+// Panels side by side below the arms' colours; nothing without panels.
+std::string PlotGrid(const std::vector<std::string>& arms, const std::string& panels);
+std::string Folded(const std::string& summary, const std::string& html);
+
 // A distribution in one row: a line from `low` to `high`, a box around its middle half.
 struct BoxRow {
   std::string name;
@@ -49,8 +58,10 @@ struct BoxRow {
   double median = 0;
   double p75 = 0;
   double high = 0;
+  std::string text = {};  // at the end of the row
 };
-// One after the other on one scale from 0; `unit` names it.
-std::string BoxPlot(const std::vector<BoxRow>& rows, const std::string& unit);
+// Each row in per cent of its own median, so that all share a scale; lines that reach the right
+// edge, 200 % at most, go on beyond it.
+std::string SpreadPlot(const std::vector<BoxRow>& rows);
 
 }  // namespace masu

@@ -63,7 +63,8 @@ std::string LatencyCell(const BenchJson& report, const std::string& metric) {
                   (p99 ? "<small>p99 " + FormatRate(*p99) + "</small>" : std::string()));
 }
 
-std::string Curve(const Runs& runs, const char* key, const std::string& title) {
+std::string Curve(const Runs& runs, const char* key, const std::string& title,
+                  const std::string& unit) {
   std::vector<LineSeries> series;
   for (size_t arm = 0; arm < runs.arms.size(); ++arm) {
     series.push_back({.name = runs.arms[arm], .color = arm, .points = {}});
@@ -74,14 +75,13 @@ std::string Curve(const Runs& runs, const char* key, const std::string& title) {
     }
   }
   for (LineSeries& one : series) std::ranges::sort(one.points);
-  const std::string plot = LinePlot(series, {.x_label = "concurrent requests",
-                                             .y_label = title,
-                                             .x_axis = PlotAxis::kLog2,
-                                             .width = 460,
-                                             .height = 220,
-                                             .legend_width = 0,
-                                             .markers = true});
-  return plot.empty() ? "" : "<div>" + plot + "</div>";
+  return PlotPanel(title, LinePlot(series, {.x_label = "concurrent requests",
+                                            .y_label = unit,
+                                            .x_axis = PlotAxis::kLog2,
+                                            .width = kPanelWidth,
+                                            .height = kPanelHeight,
+                                            .legend_width = 0,
+                                            .markers = true}));
 }
 
 std::string RunRow(const Runs& runs, const Run& run) {
@@ -131,18 +131,20 @@ std::string BestTable(const Runs& runs, const TokenCost& cost) {
 std::string ServeSections(const std::vector<BenchJson>& reports, const TokenCost& cost) {
   const Runs runs = Collect(reports);
   std::string plots;
-  for (const auto& [key, title] : {std::pair{"output_throughput", "output tokens/s"},
-                                   std::pair{"median_ttft_ms", "median time to first token, ms"},
-                                   std::pair{"median_itl_ms", "median time between tokens, ms"},
-                                   std::pair{"p99_itl_ms", "p99 of time between tokens, ms"}}) {
-    plots += Curve(runs, key, title);
-  }
+  const struct {
+    const char* key;
+    const char* title;
+    const char* unit;
+  } curves[] = {{"output_throughput", "Output throughput", "tokens/s"},
+                {"median_ttft_ms", "Time to first token", "ms, median"},
+                {"median_itl_ms", "Time between tokens", "ms, median"},
+                {"p99_itl_ms", "Time between tokens, p99", "ms, p99"}};
+  for (const auto& [key, title, unit] : curves) plots += Curve(runs, key, title, unit);
   std::string rows;
   for (const Run& run : runs.all) rows += RunRow(runs, run);
   return Section("Servers under load",
                  "Measured by clients: each run is one point. The first run's arm is the baseline.",
-                 ArmLegend(runs.arms) + "<div class=\"plots\">" + plots + "</div>" +
-                     BestTable(runs, cost) + "<h3>Every run</h3>" +
+                 PlotGrid(runs.arms, plots) + BestTable(runs, cost) + "<h3>Every run</h3>" +
                      HtmlTable({"arm", "requests/s", "concurrency", "completed", "output tokens/s",
                                 "TTFT, ms", "TPOT, ms", "ITL, ms", "E2E, ms"},
                                rows));

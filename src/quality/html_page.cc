@@ -56,17 +56,20 @@ svg { max-width: 100%; height: auto; display: block; margin: 6px 0 14px; font: 1
 .maps { display: flex; flex-wrap: wrap; gap: 24px; }
 .plots { display: flex; flex-wrap: wrap; gap: 8px 24px; }
 .plots > div { flex: 1 1 320px; max-width: 480px; min-width: 0; }
+.plots svg { width: 100%; }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 8px 0; padding: 0; list-style: none; }
 details { border: 1px solid var(--grid); border-radius: 8px; margin-top: 10px; }
 summary { cursor: pointer; padding: 8px 12px; }
 details .scroll { padding: 0 12px 8px; }
+details ul { padding: 0 12px 10px 32px; overflow-wrap: anywhere; }
 .answers { table-layout: fixed; min-width: 760px; }
 .answers td { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 13px; }
 ul { margin: 6px 0 0; padding-left: 20px; }
 .flags { list-style: none; padding: 8px 10px 0; }
 .flags li { margin-top: 6px; }
 footer { margin-top: 24px; font-size: 13px; }
-@media (max-width: 600px) { main { padding: 20px 10px 40px; } section { padding: 14px 12px; } }
+@media (max-width: 600px) { main { padding: 20px 10px 40px; } section { padding: 14px 12px; }
+  th, td { padding: 6px 5px; } table { font-size: 14px; } }
 @media print { section { break-inside: avoid; } }
 )";
 
