@@ -57,9 +57,18 @@ class EngineBenchmark {
   Result<PrefillCell> MeasurePrefill(const CellName& cell);
   Result<std::vector<std::unique_ptr<EngineArm>>> StartArms(const CellName& cell);
   Result<EngineCell> MeasureCell(const CellName& name);
-  void TakeSamples(std::vector<std::unique_ptr<EngineArm>>& arms, EngineCell& cell);
+  Result<void> TakeSamples(std::vector<std::unique_ptr<EngineArm>>& arms, EngineCell& cell);
   DecodeResult Summarized(const EngineArm& arm, size_t index, const EngineCell& cell) const;
   void Compare(EngineCell& cell) const;
+  // How far the cell that is being measured has come.
+  void ShowProgress(double fraction, const std::string& what) const {
+    progress_((static_cast<double>(cells_done_) + fraction) / static_cast<double>(num_cells_),
+              what);
+  }
+  Result<Roofline> MeasureOrTake() const {
+    if (options_.roofline) return *options_.roofline;
+    return MeasureRoofline(run_.isa, models_.front()->ops->num_threads());
+  }
   Result<void> WriteTrace() const;
   // A cell that cannot be set up is named, and the others go on.
   template <typename Cell>
@@ -76,6 +85,8 @@ class EngineBenchmark {
   std::unique_ptr<TraceRecorder> trace_;  // null: none was asked for
   std::vector<std::shared_ptr<LoadedModel>> models_;
   std::vector<ContentionProbe> probes_;  // by model: each has threads of its own
+  size_t cells_done_ = 0;
+  size_t num_cells_ = 1;
   EngineRun run_;
 };
 
@@ -197,13 +208,10 @@ Result<PrefillCell> EngineBenchmark::MeasurePrefill(const CellName& cell) {
   }
   for (size_t i = 0; i < engines.size(); ++i) {
     PrefillResult& arm = result.arms[i];
-    const Work work = PrefillWork(
-        *models_[run_.arms[arm.arm].model], cell.context, options_.engine.max_num_batched_tokens,
-        static_cast<double>(engines[i]->cache_info().bytes_per_token.value));
+    arm.work = PrefillWork(*models_[run_.arms[arm.arm].model], cell.context,
+                           options_.engine.max_num_batched_tokens,
+                           static_cast<double>(engines[i]->cache_info().bytes_per_token.value));
     arm.tokens_per_second = Summarize(rates.of(i));
-    arm.roofline_share =
-        RooflineSeconds(work, run_.roofline) * arm.tokens_per_second.median / cell.context;
-    arm.limit = LimitingStream(work, run_.roofline);
     arm.ratio = EstimateRatio(rates.LogRatios(i, 0));
   }
   return result;
@@ -238,22 +246,31 @@ Result<std::vector<std::unique_ptr<EngineArm>>> EngineBenchmark::StartArms(const
   return arms;
 }
 
-void EngineBenchmark::TakeSamples(std::vector<std::unique_ptr<EngineArm>>& arms, EngineCell& cell) {
+Result<void> EngineBenchmark::TakeSamples(std::vector<std::unique_ptr<EngineArm>>& arms,
+                                          EngineCell& cell) {
   for (const auto& arm : arms) {
     for (uint32_t i = 0; i < kWarmSteps; ++i) arm->StepOnce();
     arm->BeginMeasuring();
   }
   std::vector<double> probes;
+  const std::string what = fmt::format("{} x {} tokens", cell.concurrency, cell.context);
   for (uint32_t round = 0; round < options_.pairs; ++round) {
+    // Contexts take the first half of a cell, more or less.
+    ShowProgress(0.5 + 0.5 * round / options_.pairs, what);
     for (const size_t i : ArmsInTurn(arms.size(), round)) {
       const double before = ProbeOf(i).Measure();
       const EngineArm::Sample sample = arms[i]->StepOnce();
       probes.push_back(std::max(before, ProbeOf(i).Measure()));
+      if (sample.tokens == 0) {
+        return MakeError(ErrorCode::kInternal, "{}: nothing was generated while steps were timed",
+                         ArmLabel(run_, i));
+      }
       cell.samples.push_back({.arm = i, .seconds = sample.seconds, .tokens = sample.tokens});
     }
   }
   for (size_t i = 0; i < probes.size(); ++i)
     cell.samples[i].quiet = ProbeOf(cell.samples[i].arm).IsQuiet(probes[i]);
+  return {};
 }
 
 DecodeResult EngineBenchmark::Summarized(const EngineArm& arm, size_t index,
@@ -279,8 +296,6 @@ DecodeResult EngineBenchmark::Summarized(const EngineArm& arm, size_t index,
   result.waiting = arm.waiting();
   result.preemptions = arm.preemptions();
   result.work = arm.StepWork();
-  result.roofline_seconds = RooflineSeconds(result.work, run_.roofline);
-  result.limit = LimitingStream(result.work, run_.roofline);
   return result;
 }
 
@@ -294,7 +309,6 @@ void EngineBenchmark::Compare(EngineCell& cell) const {
   std::vector<std::vector<bool>> is_quiet(cell.samples.size() / arms, std::vector<bool>(arms));
   for (size_t i = 0; i < cell.samples.size(); ++i)
     is_quiet[i / arms][cell.samples[i].arm] = cell.samples[i].quiet;
-  const auto ideal = [](const DecodeResult& arm) { return arm.resident / arm.roofline_seconds; };
   for (size_t i = 0; i < arms; ++i) {
     DecodeResult& arm = cell.arms[i];
     arm.log_ratios = rates.LogRatios(i, 0);
@@ -303,8 +317,7 @@ void EngineBenchmark::Compare(EngineCell& cell) const {
       if (is_quiet[round][i] && is_quiet[round][0]) of_quiet.push_back(arm.log_ratios[round]);
     }
     arm.comparison = {.ratio = EstimateRatio(arm.log_ratios),
-                      .quiet = EstimateRatio(std::move(of_quiet)),
-                      .predicted = ideal(arm) / ideal(cell.arms.front())};
+                      .quiet = EstimateRatio(std::move(of_quiet))};
   }
 }
 
@@ -315,7 +328,7 @@ Result<EngineCell> EngineBenchmark::MeasureCell(const CellName& name) {
                   .block_size = name.block_size,
                   .arms = {},
                   .samples = {}};
-  TakeSamples(arms, cell);
+  MASU_TRY(TakeSamples(arms, cell));
   for (size_t i = 0; i < arms.size(); ++i) cell.arms.push_back(Summarized(*arms[i], i, cell));
   Compare(cell);
   if (!trace_) return cell;
@@ -354,8 +367,7 @@ Result<EngineRun> EngineBenchmark::Run() {
   ListArms();
   MASU_TRY(CheckArms());
   progress_(0, "roofline");
-  MASU_ASSIGN_OR_RETURN(run_.roofline,
-                        MeasureRoofline(run_.isa, models_.front()->ops->num_threads()));
+  MASU_ASSIGN_OR_RETURN(const Roofline before, MeasureOrTake());
   for (const auto& model : models_) {
     MASU_ASSIGN_OR_RETURN(ContentionProbe probe, ContentionProbe::Create(*model->ops));
     probes_.push_back(std::move(probe));
@@ -367,8 +379,10 @@ Result<EngineRun> EngineBenchmark::Run() {
         cells.push_back({concurrency, context, block_size});
     }
   }
+  num_cells_ = cells.size();
   for (size_t i = 0; i < cells.size(); ++i) {
-    progress_(static_cast<double>(i) / static_cast<double>(cells.size()), cells[i].Text());
+    cells_done_ = i;
+    ShowProgress(0, cells[i].Text());
     // Once for each context and block size.
     if (options_.prefill_pairs > 0 && i % options_.concurrencies.size() == 0) {
       const CellName alone{1, cells[i].context, cells[i].block_size};
@@ -376,6 +390,10 @@ Result<EngineRun> EngineBenchmark::Run() {
     }
     Keep(MeasureCell(cells[i]), cells[i].Text(), run_.cells);
   }
+  // Once more: whatever was slowed down at the start may be free now.
+  MASU_ASSIGN_OR_RETURN(const Roofline after, MeasureOrTake());
+  run_.roofline = BestOf(before, after);
+  ApplyRoofline(run_);
   MASU_TRY(WriteTrace());
   progress_(1, "done");
   return std::move(run_);

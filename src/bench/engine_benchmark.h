@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "bench/bench_report.h"
+#include "bench/machine.h"
 #include "engine/engine_config.h"
 
 namespace masu {
@@ -32,7 +34,8 @@ struct EngineBenchOptions {
   uint32_t pairs = 30;                 // decode steps of each arm in each cell
   uint32_t prefill_pairs = 3;          // prompts of each arm, context and block size
   ContextFill fill = ContextFill::kRandom;
-  std::string trace;  // a file; empty: none
+  std::string trace;                      // a file; empty: none
+  std::optional<Roofline> roofline = {};  // for tests: instead of measuring it
 };
 
 // Errors: a model that cannot be read, an encoding that it cannot have, memory that is not there, a

@@ -32,6 +32,11 @@ EngineBenchOptions TinyOptions() {
   options.contexts = {40};
   options.pairs = 4;
   options.prefill_pairs = 2;
+  options.roofline = Roofline{.cpu = "a test",
+                              .isa = "any",
+                              .peak_name = "operations",
+                              .read_bytes_per_second = 1e9,
+                              .operations_per_second = 1e12};
   return options;
 }
 
@@ -87,8 +92,14 @@ TEST(EngineBenchmark, WorkOfAStep) {
     EXPECT_LE(tokens, 2 * (40 + 16));
     EXPECT_EQ(arms[i].at("work").at("weight_bytes"), json.at("models").at(0).at("weight_bytes"));
   }
-  // Fewer bytes, and the same number of requests: the roofline allows more.
-  EXPECT_GT(arms[1].at("ratio_predicted").get<double>(), 1);
+  // Reading is the limit of this roofline, and both arms have as many requests.
+  const auto streamed = [&](size_t i) {
+    return arms[i].at("work").at("cache_bytes").get<double>() +
+           arms[i].at("work").at("weight_bytes").get<double>();
+  };
+  EXPECT_NEAR(arms[0].at("roofline_seconds").get<double>(), streamed(0) / 1e9, 1e-12);
+  EXPECT_NEAR(arms[1].at("ratio_predicted").get<double>(), streamed(0) / streamed(1), 1e-12);
+  EXPECT_EQ(arms[0].at("limit"), "weights");
 }
 
 TEST(EngineBenchmark, WhatHasNoRoomWaits) {

@@ -10,9 +10,6 @@
 namespace masu {
 namespace {
 
-// From which share of a step's bytes on the cache is expected to show in its time.
-constexpr double kCacheCounts = 0.1;
-
 std::string Number(double value) {
   return fmt::format("{:.{}f}", value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
 }
@@ -117,28 +114,6 @@ BenchJson PrefillJson(const EngineRun& run, const PrefillCell& cell) {
 }
 
 }  // namespace
-
-std::string ArmLabel(const EngineRun& run, size_t arm) {
-  const EngineArmName& name = run.arms[arm];
-  std::string label = name.kv_cache_dtype;
-  if (run.models.size() > 1) label = run.models[name.model].name + " " + label;
-  const bool queues = std::ranges::any_of(
-      run.arms, [&](const EngineArmName& other) { return other.queue != name.queue; });
-  if (queues) label += fmt::format(" +{} queued", name.queue);
-  return label;
-}
-
-PooledRatio PoolRatios(const EngineRun& run, size_t arm) {
-  std::vector<double> all;
-  std::vector<double> counts;
-  for (const EngineCell& cell : run.cells) {
-    const std::vector<double>& logs = cell.arms[arm].log_ratios;
-    all.insert(all.end(), logs.begin(), logs.end());
-    if (cell.arms.front().cache_share() >= kCacheCounts)
-      counts.insert(counts.end(), logs.begin(), logs.end());
-  }
-  return {EstimateRatio(std::move(all)), EstimateRatio(std::move(counts))};
-}
 
 std::string EngineRunToText(const EngineRun& run) {
   std::string text = Describe(run.roofline) + "\n";

@@ -69,6 +69,7 @@ struct EngineCell {
 struct PrefillResult {
   size_t arm = 0;
   Summary tokens_per_second = {};
+  Work work = {};  // of a prompt
   double roofline_share = 0;
   std::string limit = {};
   RatioEstimate ratio = {};
@@ -108,6 +109,9 @@ struct EngineRun {
 // "fp8", with the model and the queue where arms differ in them.
 std::string ArmLabel(const EngineRun& run, size_t arm);
 PooledRatio PoolRatios(const EngineRun& run, size_t arm);
+
+// Fills in all that follows from the roofline: shares, limits, and what the bytes would allow.
+void ApplyRoofline(EngineRun& run);
 
 std::string EngineRunToText(const EngineRun& run);
 std::string EngineRunToJson(const EngineRun& run);

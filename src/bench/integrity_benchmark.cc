@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "base/stopwatch.h"
 #include "bench/bench_requests.h"
 #include "bench/paired.h"
+#include "bench/report_parts.h"
 #include "engine/engine.h"
 #include "engine/loaded_model.h"
 #include "kv/kv_cache.h"
@@ -22,7 +22,6 @@ namespace masu {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Json = nlohmann::ordered_json;
 constexpr double kLimit = 0.01;
 
 // --- the ratio of steps with checks and without ---
@@ -200,15 +199,15 @@ std::string ToText(const std::vector<StepCost>& costs, const std::vector<CheckSh
 
 std::string ToJson(const LoadedModel& model, const std::vector<StepCost>& costs,
                    const std::vector<CheckShare>& shares, bool passed) {
-  Json json = {{"benchmark", "integrity"}, {"model", model.name}, {"isa", model.isa},
-               {"limit", kLimit},          {"passed", passed},    {"steps", Json::array()},
-               {"checks", Json::array()}};
+  BenchJson json = {{"benchmark", "integrity"},
+                    {"model", model.name},
+                    {"isa", model.isa},
+                    {"limit", kLimit},
+                    {"passed", passed},
+                    {"steps", BenchJson::array()},
+                    {"checks", BenchJson::array()}};
   for (const StepCost& cost : costs) {
-    Json row = {{"requests", nullptr},
-                {"pairs", cost.ratio.pairs},
-                {"ratio", cost.ratio.ratio},
-                {"ratio_low", cost.ratio.low},
-                {"ratio_high", cost.ratio.high}};
+    BenchJson row = {{"requests", nullptr}, {"ratio", ToJson(cost.ratio)}};
     if (cost.requests > 0) row["requests"] = cost.requests;
     json["steps"].push_back(std::move(row));
   }

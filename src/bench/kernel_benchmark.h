@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "bench/bench_report.h"
+#include "bench/machine.h"
 
 namespace masu {
 
@@ -23,8 +25,9 @@ struct KernelBenchOptions {
   uint32_t context = 1024;  // tokens that each row of attention reads
   uint32_t block_size = 16;
   std::string activation_dtype = "auto";
-  uint32_t num_threads = 0;       // 0: as many as the CPUs this process may use
-  double seconds_per_case = 0.1;  // at least three samples are taken however long they last
+  uint32_t num_threads = 0;               // 0: as many as the CPUs this process may use
+  double seconds_per_case = 0.1;          // at least three samples are taken however long they last
+  std::optional<Roofline> roofline = {};  // for tests: instead of measuring it
 };
 
 // "linear", "attention", ...: what --op takes.

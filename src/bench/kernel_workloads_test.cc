@@ -177,6 +177,11 @@ TEST(KernelBenchmark, JsonHasEveryCaseAndARoofline) {
   options.context = 32;
   options.num_threads = 1;
   options.seconds_per_case = 0;
+  options.roofline = Roofline{.cpu = "a test",
+                              .isa = "any",
+                              .peak_name = "operations",
+                              .read_bytes_per_second = 1e9,
+                              .operations_per_second = 1e12};
   double last = 0;
   const auto report = RunKernelBenchmark(options, [&](double fraction, const std::string&) {
     EXPECT_GE(fraction, last);

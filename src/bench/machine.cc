@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 // A thread's piece of a read: long enough that handing it out costs nothing, short enough that
 // threads end together.
 constexpr uint64_t kPiece = 2 << 20;
-constexpr int kSamples = 7;
+constexpr int kSamples = 12;
 constexpr double kProbeSeconds = 10e-6;
 
 void FillRandom(std::span<uint64_t> words) {
@@ -125,6 +125,16 @@ Result<Roofline> MeasureRoofline(const std::string& isa, uint32_t num_threads) {
   roofline.read_bytes_per_second = ReadRate(all, words);
   roofline.operations_per_second = OperationRate(all, loop);
   return roofline;
+}
+
+Roofline BestOf(const Roofline& a, const Roofline& b) {
+  Roofline best = a;
+  for (double Roofline::*rate :
+       {&Roofline::read_bytes_per_second, &Roofline::read_bytes_per_second_one_thread,
+        &Roofline::operations_per_second, &Roofline::operations_per_second_one_thread}) {
+    best.*rate = std::max(a.*rate, b.*rate);
+  }
+  return best;
 }
 
 double RooflineSeconds(const Work& work, const Roofline& roofline) {

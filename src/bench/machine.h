@@ -30,6 +30,9 @@ struct Roofline {
 // Takes about a second. Errors: no memory for the buffer.
 Result<Roofline> MeasureRoofline(const std::string& isa, uint32_t num_threads);
 
+// The better of each rate of two measurements of one run.
+Roofline BestOf(const Roofline& a, const Roofline& b);
+
 // Bytes of the last-level cache; 32 MiB where the system does not say.
 uint64_t LastLevelCacheBytes();
 

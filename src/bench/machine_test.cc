@@ -30,6 +30,28 @@ TEST(Roofline, TheSlowerStreamIsTheLimit) {
   EXPECT_EQ(LimitingStream(arithmetic, machine), "arithmetic");
 }
 
+TEST(Roofline, TheBetterOfTwoMeasurements) {
+  Roofline a = SlowMachine();
+  Roofline b = SlowMachine();
+  a.operations_per_second = 50;
+  b.read_bytes_per_second = 5;
+  const Roofline best = BestOf(a, b);
+  EXPECT_EQ(best.read_bytes_per_second, 10);
+  EXPECT_EQ(best.operations_per_second, 100);
+  EXPECT_EQ(best.isa, "scalar");
+}
+
+TEST(Roofline, IsMeasured) {
+  const Roofline roofline = MeasureRoofline(SupportedIsas().back(), 2).value();
+  EXPECT_EQ(roofline.num_threads, 2u);
+  EXPECT_FALSE(roofline.cpu.empty());
+  // Below what any machine of today has: 100 MB/s and 100 MFLOP/s.
+  EXPECT_GT(roofline.read_bytes_per_second, 1e8);
+  EXPECT_GT(roofline.read_bytes_per_second_one_thread, 1e8);
+  EXPECT_GT(roofline.operations_per_second, 1e8);
+  EXPECT_GT(roofline.operations_per_second_one_thread, 1e8);
+}
+
 // They stay in caches where an operation reads weights or pages as well.
 TEST(Roofline, ActivationsCountWhereThereIsNothingElse) {
   const Roofline machine = SlowMachine();

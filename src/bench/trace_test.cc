@@ -48,24 +48,25 @@ TEST(Trace, JsonOfSpans) {
 
 // A traced operation gives the same bits, and a span with what it read.
 TEST(TracedOps, AddsSpansAndChangesNothing) {
+  constexpr uint32_t kOutputs = 64;  // whole panels: packing adds nothing
   TraceRecorder trace(10);
   const auto plain = std::move(CreateOps({.backend = "cpu", .isa = {}, .num_threads = 1})).value();
   const auto traced = MakeTracedOps(
       std::move(CreateOps({.backend = "cpu", .isa = {}, .num_threads = 1})).value(), trace);
   EXPECT_EQ(traced->isa(), plain->isa());
-  const std::vector<std::byte> source = RandomWeight(GgmlFormat::kBF16, 8, 32);
+  const std::vector<std::byte> source = RandomWeight(GgmlFormat::kBF16, kOutputs, 32);
   const std::vector<float> x = RandomActivations(2 * 32);
   std::vector<float> results[2];
   for (int i = 0; i < 2; ++i) {
     Ops& ops = i == 0 ? *plain : *traced;
-    const auto weight = ops.PackWeight({GgmlFormat::kBF16, 8, 32, source.data()}).value();
-    results[i].resize(2 * 8);
+    const auto weight = ops.PackWeight({GgmlFormat::kBF16, kOutputs, 32, source.data()}).value();
+    results[i].resize(2 * kOutputs);
     const LinearArgs args{.weight = weight.get(),
                           .x = x.data(),
                           .x_stride = 32,
                           .rows = 2,
                           .y = results[i].data(),
-                          .y_stride = 8};
+                          .y_stride = kOutputs};
     ops.Linear({&args, 1});  // nothing records yet
     EXPECT_TRUE(trace.spans().empty());
     trace.SetRecording(true);
@@ -76,7 +77,7 @@ TEST(TracedOps, AddsSpansAndChangesNothing) {
   ASSERT_EQ(trace.spans().size(), 1u);
   EXPECT_STREQ(trace.spans()[0].name, "linear");
   EXPECT_EQ(trace.spans()[0].rows, 2u);
-  EXPECT_EQ(trace.spans()[0].size, 8u * 32 * 2);
+  EXPECT_EQ(trace.spans()[0].size, kOutputs * 32 * 2);
   EXPECT_LE(trace.spans()[0].begin, trace.spans()[0].end);
 }
 

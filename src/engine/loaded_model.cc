@@ -19,6 +19,13 @@
 namespace masu {
 namespace {
 
+Result<bool> UseBf16(const std::string& name, const Ops& ops) {
+  if (name == "auto") return ops.multiplies_bf16();
+  if (name == "bfloat16") return true;
+  if (name == "float32") return false;
+  return InvalidArgument("unknown --activation-dtype '{}'; use auto, float32 or bfloat16", name);
+}
+
 Result<void> LoadGeneration(const Checkpoint& checkpoint, const std::string& source,
                             LoadedModel& loaded) {
   if (source != "auto" && source != "vllm") {
@@ -117,14 +124,6 @@ std::string ModelName(const std::string& path) {
 LoadedModel::LoadedModel() = default;
 LoadedModel::~LoadedModel() = default;
 
-Result<bool> UsesBf16Activations(const std::string& activation_dtype, const Ops& ops) {
-  if (activation_dtype == "auto") return ops.multiplies_bf16();
-  if (activation_dtype == "bfloat16") return true;
-  if (activation_dtype == "float32") return false;
-  return InvalidArgument("unknown --activation-dtype '{}'; use auto, float32 or bfloat16",
-                         activation_dtype);
-}
-
 Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(
     const std::string& path, const EngineConfig& config, const Progress& progress,
     bool needs_tokenizer, const PlanReport& plan_report, const WrapOps& wrap) {
@@ -158,8 +157,7 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(
       CreateOps({.backend = config.backend, .isa = config.isa, .num_threads = config.num_threads}));
   if (wrap) loaded->ops = wrap(std::move(loaded->ops));
   loaded->isa = loaded->ops->isa();
-  MASU_ASSIGN_OR_RETURN(const bool bf16,
-                        UsesBf16Activations(config.activation_dtype, *loaded->ops));
+  MASU_ASSIGN_OR_RETURN(const bool bf16, UseBf16(config.activation_dtype, *loaded->ops));
   loaded->activation_dtype = bf16 ? "bfloat16" : "float32";
 
   report(0.02, "reading the tokenizer");

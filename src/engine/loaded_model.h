@@ -27,10 +27,6 @@ struct EngineMemory;
 // also of "." and "model/". Dots in it are kept: "Llama-3.1-8B".
 std::string ModelName(const std::string& path);
 
-// Whether activations are rounded to bfloat16, as --activation-dtype says; auto: where the CPU
-// multiplies them.
-Result<bool> UsesBf16Activations(const std::string& activation_dtype, const Ops& ops);
-
 class LoadedModel {
  public:
   LoadedModel();

@@ -19,7 +19,7 @@ struct Phases final : StepObserver {
 
 class StepHooks : public testing::Test {
  protected:
-  TemporaryModel model_{MakeTinyRand({}).value()};
+  TemporaryModel model_{MakeTinyRand({.head_dim = 32}).value()};  // a multiple of int4's groups
 };
 
 TEST_F(StepHooks, PhasesComeInOrder) {

@@ -26,7 +26,7 @@ double McNemarExactP(uint64_t lost, uint64_t gained);
 
 // The value below which a share p (0.5 to 0.999) of Student's t lies. One and two degrees of
 // freedom have closed forms; from three on the expansion of Abramowitz and Stegun 26.7.5 is within
-// 0.2 % at p up to 0.975, from five on within 0.01 %.
+// 0.2 % at p up to 0.975, from five on within 0.02 %.
 double StudentQuantile(double p, uint64_t degrees);
 
 // Mean of paired differences and its interval by Student's t. One difference has no interval: it is

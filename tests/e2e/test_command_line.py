@@ -7,7 +7,8 @@ import subprocess
 import pytest
 from serving import BINARY
 
-COMMANDS = [[], ["serve"], ["generate"], ["chat"], ["info"], ["eval"], ["eval", "kl"], ["tokenize"], ["detokenize"], ["template"], ["plan"], ["version"]]
+COMMANDS = [[], ["serve"], ["generate"], ["chat"], ["info"], ["eval"], ["eval", "kl"], ["tokenize"], ["detokenize"], ["template"], ["plan"], ["bench"], ["bench", "kernel"],
+            ["bench", "engine"], ["bench", "integrity"], ["version"]]
 
 
 def run(*arguments, text="", env=None, seconds=60):
@@ -53,9 +54,13 @@ def test_help(command, flag):
      --kv-cache-dtype-skip-layers --kv-scale"""), ("plan", "--kv-cache-dtype --kv-cache-dtype-skip-layers --kv-scale"),
     ("chat", "--max-tokens --temperature --system"), ("info", "--why --url --kv --quantization-param-path"),
     ("eval", """--kv-cache-dtype --baseline --data --file --limit --lengths --seed --text --tokens --window --json --html
-     --quantization-param-path --activation-dtype --block-size --max-model-len --kv-integrity --fault-injection --threads""")])
+     --quantization-param-path --activation-dtype --block-size --max-model-len --kv-integrity --fault-injection --threads"""),
+    ("bench kernel", "--op --format --kv --isa --shape --rows --context --block-size --activation-dtype --threads --seconds --json"),
+    ("bench engine", """--kv-cache-dtype --concurrency --context --block-size --queue --pairs --prefill-pairs --fill --trace
+     --activation-dtype --threads --kv-cache-memory-bytes --max-num-batched-tokens --json"""),
+    ("bench integrity", "--activation-dtype --threads --pairs --json")])
 def test_help_is_complete(command, options):
-    text = run(command, "--help").stdout
+    text = run(*command.split(), "--help").stdout
     assert [option for option in options.split() if not re.search(rf"(^|[\s,]){option}\b", text)] == []
 
 

@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include <array>
+#include <bit>
 
 namespace masu {
 namespace {
@@ -105,6 +106,49 @@ __attribute__((target("avx512f"))) float RunAvx512(uint64_t rounds) {
   return Total(start.sums);
 }
 
+// Tiles of 16 rows x 64 bytes: 0 to 3 are sums, 4 and 5 left factors, 6 and 7 a right factor and
+// its negative.
+float RunAmx(uint64_t rounds) {
+  struct alignas(64) Configuration {
+    uint8_t palette = 1;
+    uint8_t start_row = 0;
+    uint8_t reserved[14] = {};
+    uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  };
+  static constexpr Configuration kConfiguration;
+  constexpr size_t kNumbers = 16 * 32;  // of a tile, bfloat16
+  constexpr size_t kStride = 64;        // bytes of a row
+  alignas(64) std::array<std::array<uint16_t, kNumbers>, 4> factors;
+  RandomFloats random;
+  for (int tile = 0; tile < 3; ++tile) {
+    for (uint16_t& number : factors[tile])
+      number = static_cast<uint16_t>(std::bit_cast<uint32_t>(random.Next()) >> 16);
+  }
+  for (size_t i = 0; i < kNumbers; ++i) factors[3][i] = factors[2][i] ^ 0x8000;
+  asm volatile("ldtilecfg %0" ::"m"(kConfiguration));
+  asm volatile(
+      "tilezero %%tmm0\n tilezero %%tmm1\n tilezero %%tmm2\n tilezero %%tmm3\n"
+      "tileloadd (%0,%4,1), %%tmm4\n tileloadd (%1,%4,1), %%tmm5\n"
+      "tileloadd (%2,%4,1), %%tmm6\n tileloadd (%3,%4,1), %%tmm7\n" ::"r"(factors[0].data()),
+      "r"(factors[1].data()), "r"(factors[2].data()), "r"(factors[3].data()), "r"(kStride)
+      : "memory");
+  for (uint64_t round = 0; round < rounds; ++round) {
+    asm volatile(
+        "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n tdpbf16ps %%tmm6, %%tmm5, %%tmm1\n"
+        "tdpbf16ps %%tmm7, %%tmm4, %%tmm2\n tdpbf16ps %%tmm7, %%tmm5, %%tmm3\n"
+        "tdpbf16ps %%tmm7, %%tmm4, %%tmm0\n tdpbf16ps %%tmm7, %%tmm5, %%tmm1\n"
+        "tdpbf16ps %%tmm6, %%tmm4, %%tmm2\n tdpbf16ps %%tmm6, %%tmm5, %%tmm3\n" ::);
+  }
+  alignas(64) std::array<float, kNumbers / 2> sums;
+  asm volatile("tilestored %%tmm0, (%0,%1,1)\n tilerelease\n" ::"r"(sums.data()), "r"(kStride)
+               : "memory");
+  return Total(sums);
+}
+
+// Eight products of 16 x 32 and 32 x 16 numbers.
+constexpr uint32_t kAmxOperations = 8 * 2 * 16 * 32 * 16;
+
 constexpr uint32_t Operations(int width) { return static_cast<uint32_t>(2 * 2 * kChains * width); }
 
 }  // namespace
@@ -112,6 +156,7 @@ constexpr uint32_t Operations(int width) { return static_cast<uint32_t>(2 * 2 * 
 PeakLoop PeakLoopOf(std::string_view isa) {
   if (isa == "scalar") return {"float32 multiply and add, 128 bits", RunSse2, Operations(4)};
   if (isa == "avx2") return {"float32 FMA, 256 bits", RunAvx2, Operations(8)};
+  if (isa == "amx") return {"bfloat16 AMX", RunAmx, kAmxOperations};
   return {"float32 FMA, 512 bits", RunAvx512, Operations(16)};
 }
 
