@@ -200,6 +200,7 @@ std::string ToText(const std::vector<StepCost>& costs, const std::vector<CheckSh
 std::string ToJson(const LoadedModel& model, const std::vector<StepCost>& costs,
                    const std::vector<CheckShare>& shares, bool passed) {
   BenchJson json = {{"benchmark", "integrity"},
+                    {"version", kBenchJsonVersion},
                     {"model", model.name},
                     {"isa", model.isa},
                     {"limit", kLimit},

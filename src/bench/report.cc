@@ -13,7 +13,6 @@ namespace masu {
 namespace {
 
 constexpr uint64_t kMaxFileBytes = 1ull << 30;
-constexpr int kVersion = 1;  // of the JSON, where it says one
 
 Result<BenchJson> ParseInput(const ReportInput& input) {
   BenchJson json = BenchJson::parse(input.json, nullptr, false);
@@ -22,10 +21,10 @@ Result<BenchJson> ParseInput(const ReportInput& input) {
         "{}: no result of masu bench; give files that --json=FILE or --save-result wrote",
         input.name);
   }
-  if (json.value("version", BenchJson(kVersion)) != kVersion) {
+  if (json["version"] != kBenchJsonVersion) {
     return MakeError(ErrorCode::kUnimplemented,
                      "{}: version {} of the format, this masu reads version {}", input.name,
-                     json["version"].dump(), kVersion);
+                     json["version"].dump(), kBenchJsonVersion);
   }
   return json;
 }

@@ -51,6 +51,7 @@ BenchJson EngineArm(size_t index, double tokens, const BenchJson& ratio) {
 // int8's best is 141 tokens/s at 16, bfloat16's 100 at 8.
 BenchJson Engine() {
   BenchJson report = {{"benchmark", "engine"},
+                      {"version", 1},
                       {"activation_dtype", "bfloat16"},
                       {"kv_cache_memory_bytes", 1 << 30},
                       {"roofline", RooflineJson()},
@@ -82,6 +83,7 @@ BenchJson Engine() {
 
 BenchJson Kernel() {
   BenchJson report = {{"benchmark", "kernel"},
+                      {"version", 1},
                       {"activation_dtype", "float32"},
                       {"rooflines", {RooflineJson()}},
                       {"results", BenchJson::array()}};
@@ -225,10 +227,11 @@ TEST(BenchReportPage, OtherFilesAreRefused) {
   };
   EXPECT_THAT(error("{"), HasSubstr("some.json: no result of masu bench"));
   EXPECT_THAT(error("[]"), HasSubstr("no result of masu bench"));
-  EXPECT_THAT(error(R"({"benchmark": "other"})"), HasSubstr("'other' is unknown"));
+  EXPECT_THAT(error(R"({"benchmark": "other", "version": 1})"), HasSubstr("'other' is unknown"));
   EXPECT_THAT(error(R"({"benchmark": "engine", "version": 2})"), HasSubstr("version 2"));
-  EXPECT_THAT(error(R"({"benchmark": "engine"})"), HasSubstr("no whole result"));
-  EXPECT_THAT(error(R"({"benchmark": "serve"})"), HasSubstr("not whole"));
+  EXPECT_THAT(error(R"({"benchmark": "engine"})"), HasSubstr("version null"));
+  EXPECT_THAT(error(R"({"benchmark": "engine", "version": 1})"), HasSubstr("no whole result"));
+  EXPECT_THAT(error(R"({"benchmark": "serve", "version": 1})"), HasSubstr("not whole"));
 }
 
 TEST(BenchReportPage, IsWrittenToAFile) {

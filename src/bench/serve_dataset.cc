@@ -28,12 +28,14 @@ constexpr size_t kBytesPerToken = 4;
 
 class RandomTokens {
  public:
-  RandomTokens(uint32_t vocab_size, Random& random)
+  // Control tokens are left out if the tokenizer says which they are; it may be null.
+  RandomTokens(uint32_t vocab_size, const Tokenizer* tokenizer, Random& random)
       : random_(random),
+        tokenizer_(tokenizer),
         ids_(static_cast<TokenId>(std::min(kFirstPlainToken, vocab_size / 2)),
              static_cast<TokenId>(vocab_size) - 1) {}
   void Append(size_t count, std::vector<TokenId>& to) {
-    for (size_t i = 0; i < count; ++i) to.push_back(ids_(random_));
+    for (size_t i = 0; i < count; ++i) to.push_back(Draw());
   }
   std::vector<TokenId> Make(size_t count) {
     std::vector<TokenId> ids;
@@ -42,7 +44,17 @@ class RandomTokens {
   }
 
  private:
+  TokenId Draw() {
+    for (;;) {
+      const TokenId id = ids_(random_);
+      if (tokenizer_ == nullptr || (tokenizer_->IsValid(id) && !tokenizer_->IsControl(id))) {
+        return id;
+      }
+    }
+  }
+
   Random& random_;
+  const Tokenizer* tokenizer_;
   std::uniform_int_distribution<TokenId> ids_;
 };
 
@@ -215,7 +227,13 @@ Result<BenchPrompt> CustomPrompt(const std::string& line, const ServeDatasetOpti
   if (!content.is_array() || !std::all_of(content.begin(), content.end(), is_id)) {
     return DataLoss("\"prompt\" is neither text nor a list of token ids");
   }
-  return OfTokens(content.get<std::vector<TokenId>>(), prompt.max_tokens);
+  auto ids = content.get<std::vector<TokenId>>();
+  for (const TokenId id : ids) {
+    if (tokenizer != nullptr && !tokenizer->IsValid(id)) {
+      return DataLoss("token {} is not in the vocabulary of --tokenizer", id);
+    }
+  }
+  return OfTokens(std::move(ids), prompt.max_tokens);
 }
 
 Result<BenchPrompts> ReadCustom(const ServeDatasetOptions& options, size_t count, Random& random,
@@ -247,7 +265,8 @@ Result<BenchPrompts> ReadCustom(const ServeDatasetOptions& options, size_t count
 Result<BenchPrompts> MakePrompts(const ServeDatasetOptions& options, size_t count, uint64_t seed,
                                  const Tokenizer* tokenizer) {
   Random random(seed);
-  RandomTokens tokens(tokenizer != nullptr ? tokenizer->vocab_size() : options.vocab_size, random);
+  const uint32_t vocab_size = tokenizer != nullptr ? tokenizer->vocab_size() : options.vocab_size;
+  RandomTokens tokens(vocab_size, tokenizer, random);
   switch (options.name) {
     case ServeDataset::kRandom:
       return BenchPrompts{RandomPrompts(options, count, tokens, random), {}};

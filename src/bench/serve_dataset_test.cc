@@ -7,6 +7,8 @@
 #include <fstream>
 #include <set>
 
+#include "tests/support/fake_tokenizer.h"
+
 namespace masu {
 namespace {
 
@@ -81,6 +83,22 @@ TEST(ServeDataset, TinyVocabularies) {
     EXPECT_GE(id, 4);
     EXPECT_LT(id, 8);
   }
+}
+
+TEST(ServeDataset, ATokenizerSaysWhatItsVocabularyIs) {
+  // Of 258 tokens the last two are BOS and EOS; 129 is the middle.
+  const FakeTokenizer tokenizer;
+  const auto made = MakePrompts({.random_input_len = 2000}, 1, 0, &tokenizer);
+  ASSERT_TRUE(made.ok());
+  for (const TokenId id : Ids(made->prompts[0])) {
+    ASSERT_GE(id, 129);
+    ASSERT_LT(id, FakeTokenizer::kBos);
+  }
+  const DatasetFile file("{\"prompt\": [5, 258]}");
+  const auto refused =
+      MakePrompts({.name = ServeDataset::kCustom, .path = file.path()}, 1, 0, &tokenizer);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("line 1: token 258"));
 }
 
 TEST(ServeDataset, PrefixesRepeat) {

@@ -5,16 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/markdown_table.h"
+#include "bench/report_parts.h"
 
 namespace masu {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-constexpr int kVersion = 1;
 
 struct MetricName {
   const char* key;
@@ -46,29 +42,31 @@ std::string FormatRate(double rate) {
 }
 
 // JSON has no infinity; vLLM writes the word.
-Json NumberOrInf(double value) { return std::isinf(value) ? Json("inf") : Json(value); }
+BenchJson NumberOrInf(double value) {
+  return std::isinf(value) ? BenchJson("inf") : BenchJson(value);
+}
 
 bool Selects(const ServeBenchOptions& options, const char* metric) {
   const auto& names = options.percentile_metrics;
   return std::find(names.begin(), names.end(), metric) != names.end();
 }
 
-Json SettingsJson(const ServeBenchOptions& options, const ServeResult& result) {
-  Json json = {{"benchmark", "serve"},
-               {"version", kVersion},
-               {"date", result.date},
-               {"endpoint_type", EndpointType(options)},
-               {"backend", EndpointType(options)},
-               {"label", nullptr},
-               {"model_id", result.model},
-               {"tokenizer_id", options.dataset.tokenizer},
-               {"num_prompts", options.num_prompts},
-               {"request_rate", NumberOrInf(options.arrivals.request_rate)},
-               {"burstiness", NumberOrInf(options.arrivals.burstiness)},
-               {"max_concurrency", nullptr},
-               {"base_url", result.url},
-               {"dataset_name", DatasetName(options.dataset.name)},
-               {"seed", options.seed}};
+BenchJson SettingsJson(const ServeBenchOptions& options, const ServeResult& result) {
+  BenchJson json = {{"benchmark", "serve"},
+                    {"version", kBenchJsonVersion},
+                    {"date", result.date},
+                    {"endpoint_type", EndpointType(options)},
+                    {"backend", EndpointType(options)},
+                    {"label", nullptr},
+                    {"model_id", result.model},
+                    {"tokenizer_id", options.dataset.tokenizer},
+                    {"num_prompts", options.num_prompts},
+                    {"request_rate", NumberOrInf(options.arrivals.request_rate)},
+                    {"burstiness", NumberOrInf(options.arrivals.burstiness)},
+                    {"max_concurrency", nullptr},
+                    {"base_url", result.url},
+                    {"dataset_name", DatasetName(options.dataset.name)},
+                    {"seed", options.seed}};
   if (!options.label.empty()) json["label"] = options.label;
   if (options.max_concurrency) json["max_concurrency"] = *options.max_concurrency;
   for (const auto& [key, value] : options.metadata) json[key] = value;
@@ -76,10 +74,10 @@ Json SettingsJson(const ServeBenchOptions& options, const ServeResult& result) {
 }
 
 // One value for each request that is finished, in the order of the prompts.
-void AddDetails(const ServeResult& result, Json& json) {
+void AddDetails(const ServeResult& result, BenchJson& json) {
   for (const char* key : {"input_lens", "output_lens", "ttfts", "itls", "latencies", "start_times",
                           "queue_times", "generated_texts", "errors"}) {
-    json[key] = Json::array();
+    json[key] = BenchJson::array();
   }
   for (const LoadRecord& record : result.outcome.records) {
     json["input_lens"].push_back(
@@ -157,7 +155,7 @@ std::string EndpointType(const ServeBenchOptions& options) {
 
 std::string ServeResultToJson(const ServeBenchOptions& options, const ServeResult& result) {
   const ServeMetrics& metrics = result.metrics;
-  Json json = SettingsJson(options, result);
+  BenchJson json = SettingsJson(options, result);
   json["duration"] = result.outcome.duration;
   json["completed"] = metrics.completed;
   json["failed"] = metrics.failed;
@@ -183,7 +181,7 @@ std::string ServeResultToJson(const ServeBenchOptions& options, const ServeResul
   }
   if (options.save_detailed) AddDetails(result, json);
   // An answer may end within a character, and metadata may be any bytes.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return json.dump(2, ' ', false, BenchJson::error_handler_t::replace);
 }
 
 std::string ServeResultToText(const ServeBenchOptions& options, const ServeResult& result) {
