@@ -8,16 +8,21 @@ namespace {
 
 std::string Percent(double share) { return fmt::format("{:+.2f} %", 100 * share); }
 
+std::string Bound(double cost, double limit) {
+  return HtmlChip(cost < limit ? "good" : "warn", Percent(cost));
+}
+
 std::string Steps(const BenchJson& report, double limit) {
   std::string rows;
   for (const BenchJson& step : report.at("steps")) {
     const BenchJson& requests = step.at("requests");
-    const double high = step.at("ratio_high").get<double>() - 1;
+    const BenchJson& ratio = step.at("ratio");
+    const BenchJson& high = ratio.at("high");  // null with too few pairs
     rows += "<tr>" +
             HtmlCell(requests.is_null() ? "all" : std::to_string(requests.get<int>()), "name") +
-            HtmlCell(Percent(step.at("ratio").get<double>() - 1)) +
-            HtmlCell(HtmlChip(high < limit ? "good" : "warn", Percent(high))) +
-            HtmlCell(std::to_string(step.at("pairs").get<int>())) + "</tr>";
+            HtmlCell(Percent(ratio.at("ratio").get<double>() - 1)) +
+            HtmlCell(high.is_null() ? "" : Bound(high.get<double>() - 1, limit)) +
+            HtmlCell(std::to_string(ratio.at("pairs").get<int>())) + "</tr>";
   }
   return HtmlTable({"requests", "cost", "upper 95 %", "pairs"}, rows);
 }

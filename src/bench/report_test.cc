@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "bench/engine_results.h"
 #include "bench/report_sections.h"
 
 namespace masu {
@@ -15,77 +17,86 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-BenchJson SummaryJson(double median) {
-  return {{"count", 9},       {"min", median / 2},   {"p25", median * 0.9},
-          {"median", median}, {"p75", median * 1.1}, {"max", median * 2}};
+Summary Around(double median) {
+  return {.count = 9,
+          .min = median / 2,
+          .p25 = median * 0.9,
+          .median = median,
+          .p75 = median * 1.1,
+          .max = median * 2};
 }
 
-BenchJson Ratio(double ratio, double low, double high) {
-  return {{"pairs", 30}, {"ratio", ratio}, {"low", low}, {"high", high}};
+Roofline FastMachine() {
+  return {.cpu = "a <fast> one",
+          .isa = "avx512",
+          .peak_name = "float32 FMA",
+          .num_threads = 2,
+          .read_bytes_per_second = 3e10,
+          .operations_per_second = 2e11};
 }
 
-BenchJson RooflineJson() {
-  return {{"cpu", "a <fast> one"},
-          {"isa", "avx512"},
-          {"num_threads", 2},
-          {"peak", "float32 FMA"},
-          {"read_bytes_per_second", 3e10},
-          {"operations_per_second", 2e11}};
+constexpr RatioEstimate kBaseline = {.ratio = 1, .low = 0, .high = HUGE_VAL};
+
+DecodeResult Decode(double tokens, const RatioEstimate& ratio) {
+  DecodeResult result;
+  result.tokens_per_second = Around(tokens);
+  result.step_seconds = Around(0.02);
+  result.gap_p50 = 0.02;
+  result.resident = 8;
+  result.roofline_seconds = 0.0125;
+  result.limit = "weights";
+  result.comparison = {.ratio = ratio, .quiet = kBaseline, .predicted = 1.25};
+  result.work = {.weight_bytes = 100, .cache_bytes = 100};
+  return result;
 }
 
-BenchJson EngineArm(size_t index, double tokens, const BenchJson& ratio) {
-  return {{"arm", index},
-          {"label", index == 0 ? "bfloat16" : "int8"},
-          {"resident", 8.0},
-          {"waiting", 0.0},
-          {"tokens_per_second", SummaryJson(tokens)},
-          {"step_seconds", SummaryJson(0.02)},
-          {"inter_token_seconds", {{"p50", 0.02}, {"p95", 0.03}, {"p99", 0.04}}},
-          {"ttft_seconds", nullptr},
-          {"roofline_share", 0.625},
-          {"limit", "weights"},
-          {"ratio", ratio},
-          {"ratio_predicted", 1.25}};
+EngineCell Cell(uint32_t concurrency, const DecodeResult& baseline, const DecodeResult& arm) {
+  EngineCell cell;
+  cell.concurrency = concurrency;
+  cell.context = 1024;
+  cell.block_size = 16;
+  cell.arms = {baseline, arm};
+  return cell;
+}
+
+PrefillResult Prefilled(size_t arm, double tokens, const RatioEstimate& ratio) {
+  PrefillResult result;
+  result.arm = arm;
+  result.tokens_per_second = Around(tokens);
+  result.roofline_share = 0.5;
+  result.ratio = ratio;
+  return result;
 }
 
 // int8's best is 141 tokens/s at 16, bfloat16's 100 at 8.
 BenchJson Engine() {
-  BenchJson report = {{"benchmark", "engine"},
-                      {"version", 1},
-                      {"activation_dtype", "bfloat16"},
-                      {"kv_cache_memory_bytes", 1 << 30},
-                      {"roofline", RooflineJson()},
-                      {"models", {{{"name", "tiny & small"}}}},
-                      {"arms", {{{"label", "bfloat16"}}, {{"label", "int8"}}}},
-                      {"prefill", BenchJson::array()},
-                      {"cells", BenchJson::array()},
-                      {"pooled", BenchJson::array()},
-                      {"skipped", {{{"name", "int4"}, {"reason", "head size"}}}}};
-  const BenchJson none = Ratio(1, 0, 0);
-  const auto add = [&](int concurrency, double first, double second, const BenchJson& ratio) {
-    report["cells"].push_back({{"concurrency", concurrency},
-                               {"context", 1024},
-                               {"block_size", 16},
-                               {"arms", {EngineArm(0, first, none), EngineArm(1, second, ratio)}}});
-  };
-  add(16, 99, 141, Ratio(1.42, 1.4, 1.44));
-  add(8, 100, 99, Ratio(0.97, 0.96, 0.985));
-  report["pooled"].push_back({{"arm", 1},
-                              {"label", "int8"},
-                              {"ratio", Ratio(1.2, 1.1, 1.3)},
-                              {"ratio_where_cache_counts", Ratio(1.3, 0.99, 1.4)}});
-  report["prefill"].push_back(
-      {{"context", 1024},
-       {"block_size", 16},
-       {"arms", {EngineArm(0, 500, none), EngineArm(1, 510, Ratio(1.02, 1.0, 1.04))}}});
-  return report;
+  EngineRun run;
+  run.roofline = FastMachine();
+  run.models.push_back({.name = "tiny & small"});
+  for (const char* dtype : {"bfloat16", "int8"}) {
+    EngineArmName arm;
+    arm.kv_cache_dtype = dtype;
+    run.arms.push_back(arm);
+  }
+  run.cells.push_back(
+      Cell(16, Decode(99, kBaseline), Decode(141, {.ratio = 1.42, .low = 1.4, .high = 1.44})));
+  run.cells.push_back(
+      Cell(8, Decode(100, kBaseline), Decode(99, {.ratio = 0.97, .low = 0.96, .high = 0.985})));
+  PrefillCell prefill;
+  prefill.context = 1024;
+  prefill.block_size = 16;
+  prefill.arms = {Prefilled(0, 500, kBaseline),
+                  Prefilled(1, 510, {.ratio = 1.02, .low = 0.97, .high = 1.04})};
+  run.prefill.push_back(prefill);
+  run.skipped.push_back({"int4", "head size"});
+  return BenchJson::parse(EngineRunToJson(run));
 }
 
 BenchJson Kernel() {
   BenchJson report = {{"benchmark", "kernel"},
                       {"version", 1},
                       {"activation_dtype", "float32"},
-                      {"rooflines", {RooflineJson()}},
+                      {"rooflines", {ToJson(FastMachine())}},
                       {"results", BenchJson::array()}};
   for (const int rows : {1, 64}) {
     report["results"].push_back({{"op", "linear"},
@@ -95,8 +106,8 @@ BenchJson Kernel() {
                                  {"shape", "1b"},
                                  {"rows", rows},
                                  {"seconds", 0.00123},
-                                 {"all", SummaryJson(0.00123)},
-                                 {"quiet", SummaryJson(0.00123)},
+                                 {"all", ToJson(Around(0.00123))},
+                                 {"quiet", ToJson(Around(0.00123))},
                                  {"bytes_per_second", 2.5e10},
                                  {"operations_per_second", 1e11},
                                  {"roofline_share", 0.83},
@@ -113,8 +124,8 @@ BenchJson Integrity() {
           {"limit", 0.01},
           {"passed", false},
           {"steps",
-           {{{"requests", 4}, {"pairs", 30}, {"ratio", 1.002}, {"ratio_high", 1.004}},
-            {{"requests", nullptr}, {"pairs", 90}, {"ratio", 1.02}, {"ratio_high", 1.03}}}},
+           {{{"requests", 4}, {"ratio", ToJson(RatioEstimate{1.002, 1.001, 1.004, 30})}},
+            {{"requests", nullptr}, {"ratio", ToJson(RatioEstimate{1.02, 1.01, 1.03, 90})}}}},
           {"checks",
            {{{"kv_cache_dtype", "fp8"},
              {"kv_scale", "unit"},
@@ -160,7 +171,7 @@ TEST(BenchReportPage, EngineArmsSideBySide) {
                         "<td class=\"number\">+41.0 %</td><td class=\"number\">-29.1 %</td>"));
   EXPECT_THAT(page, HasSubstr("<span class=\"chip good\">1.420</span><small>1.400 to 1.440"));
   EXPECT_THAT(page, HasSubstr("<span class=\"chip bad\">0.970</span>"));
-  EXPECT_THAT(page, HasSubstr("<span class=\"chip warn\">1.300</span>"));
+  EXPECT_THAT(page, HasSubstr("<span class=\"chip warn\">1.020</span><small>0.970 to 1.040"));
   EXPECT_THAT(page, HasSubstr("All cells together"));
   EXPECT_THAT(page, HasSubstr("<h2>Prefill</h2>"));
   EXPECT_THAT(page, HasSubstr("<b>int4</b>: head size"));
