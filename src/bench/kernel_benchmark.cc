@@ -139,17 +139,19 @@ Result<void> RunIsa(const std::string& isa, const KernelBenchOptions& options,
   run.activation_dtype = settings.bf16_activations ? "bfloat16" : "float32";
   MASU_ASSIGN_OR_RETURN(ContentionProbe probe, ContentionProbe::Create(*ops));
   const std::vector<KernelCase> cases = ListCases(settings);
+  std::unique_ptr<KernelWorkload> load;
   for (size_t i = 0; i < cases.size(); ++i) {
     const KernelCase& what = cases[i];
     progress(static_cast<double>(i) / static_cast<double>(cases.size()),
              fmt::format("{} {} {}", isa, CaseName(what), what.dtype));
-    auto load = MakeWorkload(*ops, what, settings);
-    if (!load.ok()) {
+    auto made = MakeWorkload(*ops, what, settings, std::move(load));
+    if (!made.ok()) {
       // A block format may not divide one of a shape's sizes; what no shape can have was refused.
-      run.skipped.push_back({what, isa, load.error().message});
+      run.skipped.push_back({what, isa, made.error().message});
       continue;
     }
-    run.results.push_back(Measure(*load.value(), what, isa, probe, options.seconds_per_case));
+    load = std::move(made).value();
+    run.results.push_back(Measure(*load, what, isa, probe, options.seconds_per_case));
   }
   // Once more: whatever was slowed down at the start may be free now.
   MASU_ASSIGN_OR_RETURN(const Roofline again, MeasureOrTake(options, *ops));

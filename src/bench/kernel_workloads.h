@@ -60,8 +60,10 @@ class KernelWorkload {
   Work work;               // of one call
 };
 
-// Errors: a format or encoding that is unknown or does not fit the shape, memory that is not there.
+// `last`: that of the case before, or null; its data is taken over where it is the same. Errors: a
+// format or encoding that is unknown or does not fit the shape, memory that is not there.
 Result<std::unique_ptr<KernelWorkload>> MakeWorkload(Ops& ops, const KernelCase& what,
-                                                     const KernelSettings& settings);
+                                                     const KernelSettings& settings,
+                                                     std::unique_ptr<KernelWorkload> last = {});
 
 }  // namespace masu

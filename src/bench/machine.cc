@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <random>
 #include <span>
@@ -166,13 +167,13 @@ Result<ContentionProbe> ContentionProbe::Create(Ops& ops) {
                                                        .data = source.data()}));
   probe.x_ = RandomActivations(size_t{kMostRows} * kInputs);
   probe.y_.resize(size_t{kMostRows} * outputs);
-  // As many rows as take the time wanted on a quiet machine: by the best of some tries.
-  for (probe.rows_ = 1; probe.rows_ < kMostRows; probe.rows_ *= 2) {
-    double best = 1;
-    for (int i = 0; i < 10; ++i) best = std::min(best, probe.TimeProduct(probe.rows_));
-    if (best >= kProbeSeconds) break;
-  }
-  for (int i = 0; i < 20; ++i) probe.Measure();
+  // As many rows as take the time wanted, from the time of many: handing work to threads that sleep
+  // takes several times as long as the probe, and must not be taken for its work.
+  double best = 1;
+  for (int i = 0; i < 50; ++i) best = std::min(best, probe.TimeProduct(kMostRows));
+  const double rows = std::ceil(kMostRows * kProbeSeconds / best);
+  probe.rows_ = static_cast<uint32_t>(std::clamp(rows, 1.0, double{kMostRows}));
+  for (int i = 0; i < 50; ++i) probe.Measure();
   return probe;
 }
 
@@ -189,8 +190,8 @@ double ContentionProbe::TimeProduct(uint32_t rows) {
 }
 
 double ContentionProbe::Measure() {
-  const double first = TimeProduct(rows_);
-  const double seconds = std::min(first, TimeProduct(rows_));
+  double seconds = TimeProduct(rows_);
+  for (int i = 1; i < kTries; ++i) seconds = std::min(seconds, TimeProduct(rows_));
   if (best_ == 0 || seconds < best_) best_ = seconds;
   return seconds;
 }

@@ -11,7 +11,7 @@ namespace {
 // Distinct rows of a weight and pages of a cache: more than one, so that neighbours differ;
 // encoding is scalar and slow.
 constexpr uint32_t kDistinctRows = 64;
-constexpr uint32_t kDistinctPages = 4;
+constexpr uint32_t kDistinctPages = 2;
 
 void FillNormal(std::span<float> values, std::mt19937_64& random) {
   std::normal_distribution<float> normal;
