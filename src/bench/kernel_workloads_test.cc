@@ -100,7 +100,7 @@ TEST(Workloads, AChunkSeesWhatIsBeforeIt) {
                         .rows = 64,
                         .context = 64};
   const Work work = MakeWorkload(*ops, what, settings).value()->work;
-  EXPECT_EQ(work.operations, 4.0 * 4 * 32 * (64 * 65 / 2));
+  EXPECT_EQ(work.operations, 4.0 * 4 * 32 * 64 * 65 / 2);
 }
 
 TEST(Workloads, ABlockThatDoesNotDivideIsNamed) {
