@@ -212,6 +212,7 @@ std::string ToText(const std::vector<StepCost>& costs, const CheckShares& shares
 std::string ToJson(const LoadedModel& model, const std::vector<StepCost>& costs,
                    const CheckShares& shares, bool passed) {
   BenchJson json = {{"benchmark", "integrity"},
+                    {"version", kBenchJsonVersion},
                     {"model", model.name},
                     {"isa", model.isa},
                     {"limit", kLimit},

@@ -232,6 +232,7 @@ BenchJson ResultJson(const KernelResult& result, const Roofline& roofline) {
 
 std::string ToJson(const KernelRun& run) {
   BenchJson json = {{"benchmark", "kernel"},
+                    {"version", kBenchJsonVersion},
                     {"activation_dtype", run.activation_dtype},
                     {"quiet_ratio", ContentionProbe::kQuietRatio},
                     {"rooflines", BenchJson::array()},

@@ -2,8 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
+#include "cli/options_bench_serve.h"
 #include "cli/options_eval.h"
 
 namespace masu {
@@ -24,8 +26,10 @@ void AddCommand(CLI::App& bench, BenchOptions& options, const char* name, const 
   CLI::App* app = bench.add_subcommand(name, help);
   const auto own = std::make_shared<Options>();
   add(*app, *own);
-  app->add_flag("--json{-}", options.json,
-                "print JSON instead of tables; --json=FILE: write it to a file beside them");
+  if constexpr (!std::is_same_v<Options, ReportBenchOptions>) {  // which measures nothing
+    app->add_flag("--json{-}", options.json,
+                  "print JSON instead of tables; --json=FILE: write it to a file beside them");
+  }
   app->callback([own, &options] { options.command = std::move(*own); });
 }
 
@@ -145,9 +149,21 @@ void AddIntegrityBenchOptions(CLI::App& app, const std::optional<std::string>& i
       ->capture_default_str();
 }
 
+void AddReportBenchOptions(CLI::App& app, ReportBenchOptions& options) {
+  app.add_option("FILE", options.files, "JSON that --json=FILE or --save-result wrote")->required();
+  app.add_option("--out", options.out, "the HTML page to write")->type_name("FILE")->required();
+  app.add_option(
+         "--cost-per-hour", options.cost_per_hour,
+         "price of the machine, in any currency: shows what a million tokens cost; default: "
+         "costs relative to the baseline's")
+      ->check(CLI::Range(0.0, 1e9))
+      ->type_name("PRICE");
+}
+
 }  // namespace
 
-void AddBenchCommands(CLI::App& app, const std::optional<std::string>& isa, BenchOptions& options) {
+void AddBenchCommands(CLI::App& app, const Environment& environment, BenchOptions& options) {
+  const std::optional<std::string>& isa = environment.isa;
   app.require_subcommand(1);
   AddCommand<KernelBenchOptions>(app, options, "kernel",
                                  "each operation against the limits of this machine",
@@ -164,6 +180,15 @@ void AddBenchCommands(CLI::App& app, const std::optional<std::string>& isa, Benc
                                     [&](CLI::App& command, IntegrityBenchOptions& own) {
                                       AddIntegrityBenchOptions(command, isa, own);
                                     });
+  AddCommand<ServeBenchOptions>(
+      app, options, "serve", "a server under load: times of requests, at any rate or concurrency",
+      [&](CLI::App& command, ServeBenchOptions& own) {
+        own.api_key = environment.openai_api_key.value_or("");
+        AddServeBenchOptions(command, own);
+      });
+  AddCommand<ReportBenchOptions>(app, options, "report",
+                                 "a page with plots from the JSON of the other commands",
+                                 AddReportBenchOptions);
 }
 
 }  // namespace masu
