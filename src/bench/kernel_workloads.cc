@@ -8,7 +8,6 @@
 
 #include "bench/random_data.h"
 #include "plan/kv_options.h"
-#include "quant/half.h"
 
 namespace masu {
 namespace {
@@ -31,20 +30,13 @@ uint32_t CopiesOf(double bytes) {
 
 double Floats(double count) { return count * sizeof(float); }
 
-std::vector<float> Activations(size_t count, bool bf16) {
-  std::vector<float> values = RandomActivations(count);
-  if (bf16) {
-    for (float& value : values) value = Bf16ToFloat(FloatToBf16(value));
-  }
-  return values;
-}
-
 // --- linear ---
 
 // Products that run as one parallel region: Q, K and V, for instance.
 class LinearWorkload final : public KernelWorkload {
  public:
-  static Result<std::unique_ptr<KernelWorkload>> Make(Ops& ops, const KernelCase& what, bool bf16,
+  static Result<std::unique_ptr<KernelWorkload>> Make(Ops& ops, const KernelCase& what,
+                                                      const KernelSettings& settings,
                                                       std::unique_ptr<KernelWorkload> last) {
     auto* same = dynamic_cast<LinearWorkload*>(last.get());
     std::unique_ptr<LinearWorkload> load;
@@ -56,7 +48,7 @@ class LinearWorkload final : public KernelWorkload {
       load = std::make_unique<LinearWorkload>(ops, what);
       MASU_TRY(load->Pack());
     }
-    load->SetRows(what.rows, bf16);
+    load->SetRows(what.rows, settings);
     return std::unique_ptr<KernelWorkload>(std::move(load));
   }
 
@@ -85,7 +77,8 @@ class LinearWorkload final : public KernelWorkload {
                            .x_stride = inputs_,
                            .rows = what_.rows,
                            .y = y,
-                           .y_stride = stride_});
+                           .y_stride = stride_,
+                           .activations = activations_});
       y += weight->outputs();
     }
     ops_.Linear(products_);
@@ -125,9 +118,13 @@ class LinearWorkload final : public KernelWorkload {
     return {};
   }
 
-  void SetRows(uint32_t rows, bool bf16) {
+  void SetRows(uint32_t rows, const KernelSettings& settings) {
     what_.rows = rows;
-    x_ = Activations(size_t{rows} * inputs_, bf16);
+    const bool blocks = BlockShapeOf(copies_.front().front()->format()).elements > 1;
+    activations_ = settings.int8_activations && blocks ? Activations::kInt8
+                   : settings.bf16_activations         ? Activations::kBFloat16
+                                                       : Activations::kFloat32;
+    x_ = RandomActivations(size_t{rows} * inputs_, settings.bf16_activations);
     y_.assign(size_t{rows} * stride_, 0);
     work.activation_bytes = Floats(1.0 * rows * (inputs_ + stride_));
     work.operations = 2.0 * rows * inputs_ * stride_;
@@ -138,6 +135,7 @@ class LinearWorkload final : public KernelWorkload {
   uint32_t inputs_ = 0;
   std::vector<uint32_t> outputs_;  // of each product of the region
   uint32_t stride_ = 0;            // all of them
+  Activations activations_ = Activations::kFloat32;
   std::vector<Copy> copies_;
   std::vector<LinearArgs> products_;
   std::vector<float> x_;  // [rows, inputs]
@@ -231,7 +229,7 @@ class CacheWorkload final : public KernelWorkload {
     }
     const size_t rows = size_t{sequences} * rows_each;
     const size_t width = size_t{shape_.num_heads + 2 * shape_.num_kv_heads} * shape_.head_dim;
-    qkv_ = Activations(rows * width, bf16_);
+    qkv_ = RandomActivations(rows * width, bf16_);
     out_.resize(rows * shape_.num_heads * shape_.head_dim);
   }
 
@@ -430,7 +428,7 @@ Result<std::unique_ptr<KernelWorkload>> MakeWorkload(Ops& ops, const KernelCase&
                                                      const KernelSettings& settings,
                                                      std::unique_ptr<KernelWorkload> last) {
   if (what.op == "linear") {
-    return LinearWorkload::Make(ops, what, settings.bf16_activations, std::move(last));
+    return LinearWorkload::Make(ops, what, settings, std::move(last));
   }
   last.reset();  // two caches at once may be more than there is memory for
   if (HasCache(what.op)) return CacheWorkload::Make(ops, what, settings);

@@ -49,6 +49,7 @@ struct KernelSettings {
   uint32_t context = 0;
   uint32_t block_size = 16;
   bool bf16_activations = false;
+  bool int8_activations = false;  // of products with weights in block formats
 };
 // Every combination that makes sense.
 std::vector<KernelCase> ListCases(const KernelSettings& settings);

@@ -62,7 +62,8 @@ TEST(ListCases, DecodesAndChunks) {
 TEST(Workloads, CountWhatTheyMove) {
   const auto ops = MakeOps();
   // Weights of the first are taken over by the second.
-  const KernelSettings settings = SettingsOf(KernelNames(), {7, 3});
+  KernelSettings settings = SettingsOf(KernelNames(), {7, 3});
+  settings.int8_activations = true;  // of q4_0; bf16 weights take what x has
   std::unique_ptr<KernelWorkload> load;
   for (const KernelCase& what : ListCases(settings)) {
     auto made = MakeWorkload(*ops, what, settings, std::move(load));
@@ -222,6 +223,7 @@ TEST(KernelBenchmark, RefusesUnknownNamesBeforeItMeasures) {
   refused([](KernelBenchOptions& o) { o.kv = {"int7"}; }, "int7");
   refused([](KernelBenchOptions& o) { o.shapes = {"tall"}; }, "tall");
   refused([](KernelBenchOptions& o) { o.ops = {"softmax"}; }, "softmax");
+  refused([](KernelBenchOptions& o) { o.activation_dtype = "int7"; }, "int7");
   refused([](KernelBenchOptions& o) { o.isas = {"neon"}; }, "neon");
 }
 

@@ -165,7 +165,7 @@ Result<ContentionProbe> ContentionProbe::Create(Ops& ops) {
                                                        .outputs = outputs,
                                                        .inputs = kInputs,
                                                        .data = source.data()}));
-  probe.x_ = RandomActivations(size_t{kMostRows} * kInputs);
+  probe.x_ = RandomActivations(size_t{kMostRows} * kInputs, ops.multiplies_bf16());
   probe.y_.resize(size_t{kMostRows} * outputs);
   // As many rows as take the time wanted, from the time of many: handing work to threads that sleep
   // takes several times as long as the probe, and must not be taken for its work.
@@ -178,12 +178,14 @@ Result<ContentionProbe> ContentionProbe::Create(Ops& ops) {
 }
 
 double ContentionProbe::TimeProduct(uint32_t rows) {
-  const LinearArgs product{.weight = weight_.get(),
-                           .x = x_.data(),
-                           .x_stride = weight_->inputs(),
-                           .rows = rows,
-                           .y = y_.data(),
-                           .y_stride = weight_->outputs()};
+  const LinearArgs product{
+      .weight = weight_.get(),
+      .x = x_.data(),
+      .x_stride = weight_->inputs(),
+      .rows = rows,
+      .y = y_.data(),
+      .y_stride = weight_->outputs(),
+      .activations = ops_->multiplies_bf16() ? Activations::kBFloat16 : Activations::kFloat32};
   const auto begin = Clock::now();
   ops_->Linear({&product, 1});
   return SecondsSince(begin);

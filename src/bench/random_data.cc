@@ -5,6 +5,8 @@
 #include <cstring>
 #include <random>
 
+#include "quant/half.h"
+
 namespace masu {
 namespace {
 
@@ -26,10 +28,13 @@ constexpr std::pair<const char*, GgmlFormat> kFormats[] = {
 
 }  // namespace
 
-std::vector<float> RandomActivations(size_t count, uint64_t seed) {
-  std::mt19937_64 random(seed);
+std::vector<float> RandomActivations(size_t count, bool bf16) {
+  std::mt19937_64 random(1);
   std::vector<float> values(count);
   FillNormal(values, random);
+  if (bf16) {
+    for (float& value : values) value = Bf16ToFloat(FloatToBf16(value));
+  }
   return values;
 }
 

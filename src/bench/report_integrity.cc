@@ -12,12 +12,13 @@ std::string Steps(const BenchJson& report, double limit) {
   std::string rows;
   for (const BenchJson& step : report.at("steps")) {
     const BenchJson& requests = step.at("requests");
-    const double high = step.at("ratio_high").get<double>() - 1;
+    const BenchJson& ratio = step.at("ratio");
+    const double high = ratio.at("high").get<double>() - 1;
     rows += "<tr>" +
             HtmlCell(requests.is_null() ? "all" : std::to_string(requests.get<int>()), "name") +
-            HtmlCell(Percent(step.at("ratio").get<double>() - 1)) +
+            HtmlCell(Percent(ratio.at("ratio").get<double>() - 1)) +
             HtmlCell(HtmlChip(high < limit ? "good" : "warn", Percent(high))) +
-            HtmlCell(std::to_string(step.at("pairs").get<int>())) + "</tr>";
+            HtmlCell(std::to_string(ratio.at("pairs").get<int>())) + "</tr>";
   }
   return HtmlTable({"requests", "cost", "upper 95 %", "pairs"}, rows);
 }
