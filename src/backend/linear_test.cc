@@ -1,5 +1,6 @@
 // Linear products of every format on every instruction set this machine has: against the oracle,
 // and bitwise against each other, for every batch height.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -64,7 +65,8 @@ std::unique_ptr<Ops> MakeOps(const std::string& backend, std::optional<std::stri
 
 std::vector<float> Product(Ops& ops, const WeightSource& source, const std::vector<float>& x,
                            uint32_t rows, const float* bias = nullptr,
-                           const std::vector<float>* start = nullptr) {
+                           const std::vector<float>* start = nullptr,
+                           Activations activations = Activations::kFloat32) {
   const std::unique_ptr<PackedWeight> weight = std::move(ops.PackWeight(source)).value();
   std::vector<float> y =
       start != nullptr ? *start : std::vector<float>(size_t{rows} * source.outputs, NAN);
@@ -75,7 +77,8 @@ std::vector<float> Product(Ops& ops, const WeightSource& source, const std::vect
                         .y = y.data(),
                         .y_stride = source.outputs,
                         .bias = bias,
-                        .accumulate = start != nullptr};
+                        .accumulate = start != nullptr,
+                        .activations = activations};
   ops.Linear({&args, 1});
   return y;
 }
@@ -83,6 +86,19 @@ std::vector<float> Product(Ops& ops, const WeightSource& source, const std::vect
 struct Shape {
   uint32_t outputs, inputs, rows;
 };
+
+constexpr Activations kActivations[] = {Activations::kFloat32, Activations::kBFloat16,
+                                        Activations::kInt8};
+
+std::vector<float> RandomInputs(size_t size, Activations activations, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  std::vector<float> x(size);
+  for (float& value : x) {
+    value = normal(random);
+    if (activations == Activations::kBFloat16) value = Bf16ToFloat(FloatToBf16(value));
+  }
+  return x;
+}
 
 TEST(Linear, EveryFormatAndIsaMatchesTheOracle) {
   std::mt19937 random(1);
@@ -96,26 +112,30 @@ TEST(Linear, EveryFormatAndIsaMatchesTheOracle) {
       const std::vector<std::byte> bytes =
           RandomWeight(format, shape.outputs, shape.inputs, random);
       const WeightSource source{format, shape.outputs, shape.inputs, bytes.data()};
-      std::vector<float> x(size_t{shape.rows} * shape.inputs);
-      for (float& value : x) value = normal(random);
       std::vector<float> bias(shape.outputs);
       for (float& value : bias) value = normal(random);
-      const std::vector<float> expected = Product(*oracle, source, x, shape.rows, bias.data());
-      std::vector<float> first;
-      for (const std::string& isa : SupportedIsas()) {
-        const std::unique_ptr<Ops> ops = MakeOps("cpu", isa, 2);
-        const std::vector<float> y = Product(*ops, source, x, shape.rows, bias.data());
-        for (size_t i = 0; i < y.size(); ++i) {
-          // Each of `inputs` products and sums rounds by at most 2^-24 of a partial sum, which
-          // stays below about 4 sqrt(inputs) here (weights and inputs of size about 1).
-          const double bound = shape.inputs * 0x1p-24 * 4 * std::sqrt(shape.inputs) * 4;
-          ASSERT_NEAR(y[i], expected[i], bound)
-              << isa << " format " << static_cast<int>(format) << " at " << i;
+      for (const Activations activations : kActivations) {
+        const std::vector<float> x =
+            RandomInputs(size_t{shape.rows} * shape.inputs, activations, random);
+        const std::vector<float> expected =
+            Product(*oracle, source, x, shape.rows, bias.data(), nullptr, activations);
+        std::vector<float> first;
+        for (const std::string& isa : SupportedIsas()) {
+          SCOPED_TRACE(fmt::format("{}, format {}, activations {}", isa, static_cast<int>(format),
+                                   static_cast<int>(activations)));
+          const std::unique_ptr<Ops> ops = MakeOps("cpu", isa, 2);
+          const std::vector<float> y =
+              Product(*ops, source, x, shape.rows, bias.data(), nullptr, activations);
+          for (size_t i = 0; i < y.size(); ++i) {
+            // Each of `inputs` products and sums rounds by at most 2^-24 of a partial sum, which
+            // stays below about 4 sqrt(inputs) here (weights and inputs of size about 1).
+            const double bound = shape.inputs * 0x1p-24 * 4 * std::sqrt(shape.inputs) * 4;
+            ASSERT_NEAR(y[i], expected[i], bound) << "at " << i;
+          }
+          if (first.empty()) first = y;
+          ASSERT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0)
+              << "differs from " << SupportedIsas()[0];
         }
-        if (first.empty()) first = y;
-        ASSERT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0)
-            << isa << " differs from " << SupportedIsas()[0] << ", format "
-            << static_cast<int>(format);
       }
     }
   }
@@ -123,28 +143,59 @@ TEST(Linear, EveryFormatAndIsaMatchesTheOracle) {
 
 TEST(Linear, ARowsBitsDoNotDependOnItsNeighboursOrThreads) {
   std::mt19937 random(2);
-  std::normal_distribution<float> normal;
   constexpr uint32_t kInputs = 512, kOutputs = 200, kRows = 300;
   for (const GgmlFormat format : kFormats) {
     const std::vector<std::byte> bytes = RandomWeight(format, kOutputs, kInputs, random);
     const WeightSource source{format, kOutputs, kInputs, bytes.data()};
-    std::vector<float> x(size_t{kRows} * kInputs);
-    for (float& value : x) value = normal(random);
     const std::unique_ptr<Ops> one = MakeOps("cpu", std::nullopt, 1);
     const std::unique_ptr<Ops> two = MakeOps("cpu", std::nullopt, 2);
-    const std::vector<float> all = Product(*two, source, x, kRows);
-    for (const uint32_t rows : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 13u, 16u, 33u, 129u}) {
-      for (const uint32_t from : {0u, 128u, kRows - rows}) {
-        const std::vector<float> part(x.begin() + from * kInputs,
-                                      x.begin() + (from + rows) * kInputs);
-        const std::vector<float> y = Product(*one, source, part, rows);
-        ASSERT_EQ(
-            std::memcmp(y.data(), all.data() + size_t{from} * kOutputs, y.size() * sizeof(float)),
-            0)
-            << "format " << static_cast<int>(format) << ", " << rows << " rows from " << from;
+    for (const Activations activations : kActivations) {
+      const std::vector<float> x = RandomInputs(size_t{kRows} * kInputs, activations, random);
+      const std::vector<float> all = Product(*two, source, x, kRows, nullptr, nullptr, activations);
+      for (const uint32_t rows : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 13u, 16u, 33u, 129u}) {
+        for (const uint32_t from : {0u, 128u, kRows - rows}) {
+          const std::vector<float> part(x.begin() + from * kInputs,
+                                        x.begin() + (from + rows) * kInputs);
+          const std::vector<float> y =
+              Product(*one, source, part, rows, nullptr, nullptr, activations);
+          ASSERT_EQ(
+              std::memcmp(y.data(), all.data() + size_t{from} * kOutputs, y.size() * sizeof(float)),
+              0)
+              << "format " << static_cast<int>(format) << ", activations "
+              << static_cast<int>(activations) << ", " << rows << " rows from " << from;
+        }
       }
     }
   }
+}
+
+// Activations of very different sizes in one row, a zero group, and one that is not finite.
+TEST(Linear, Int8ActivationsAreScaledByGroup) {
+  std::mt19937 random(5);
+  const std::vector<std::byte> bytes = RandomWeight(GgmlFormat::kQ8_0, 40, 128, random);
+  const WeightSource source{GgmlFormat::kQ8_0, 40, 128, bytes.data()};
+  std::vector<float> x(128, 0.0f);
+  for (size_t i = 0; i < 32; ++i) {
+    x[i] = 1e4f * (i % 2 == 0 ? 1.0f : -0.5f);
+    x[32 + i] = 1e-4f * static_cast<float>(i);
+  }
+  const std::unique_ptr<Ops> ops = MakeOps("cpu", std::nullopt, 1);
+  const std::unique_ptr<Ops> oracle = MakeOps("ref", std::nullopt, 1);
+  const auto product = [&](Ops& on, Activations activations) {
+    return Product(on, source, x, 1, nullptr, nullptr, activations);
+  };
+  const std::vector<float> exact = product(*oracle, Activations::kFloat32);
+  const std::vector<float> rounded = product(*ops, Activations::kInt8);
+  // The large group's codes are 127 and -63 or -64 (of -63.5): an error of 0.5 / 127 of 1e4 at most
+  // for each of 16 inputs.
+  for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(rounded[i], exact[i], 16 * 40 * 1.5f);
+  std::fill(x.begin(), x.begin() + 32, 0.0f);
+  const std::vector<float> small_exact = product(*oracle, Activations::kFloat32);
+  const std::vector<float> small = product(*ops, Activations::kInt8);
+  for (size_t i = 0; i < small.size(); ++i)
+    EXPECT_NEAR(small[i], small_exact[i], 32 * 31e-4f / 254 * 1.5f);
+  x[100] = INFINITY;
+  for (const float value : product(*ops, Activations::kInt8)) EXPECT_TRUE(std::isnan(value));
 }
 
 TEST(Linear, AccumulatesAndLeavesOtherColumnsAlone) {

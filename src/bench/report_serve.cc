@@ -129,7 +129,7 @@ std::string BestTable(const Runs& runs, const TokenCost& cost) {
 }  // namespace
 
 std::string ServeSections(const std::vector<BenchJson>& reports, const TokenCost& cost) {
-  const Runs runs = Collect(reports);
+  Runs runs = Collect(reports);
   std::string plots;
   const struct {
     const char* key;
@@ -140,6 +140,8 @@ std::string ServeSections(const std::vector<BenchJson>& reports, const TokenCost
                 {"median_itl_ms", "Time between tokens", "ms, median"},
                 {"p99_itl_ms", "Time between tokens, p99", "ms, p99"}};
   for (const auto& [key, title, unit] : curves) plots += Curve(runs, key, title, unit);
+  std::ranges::stable_sort(runs.all, {},
+                           [](const Run& run) { return std::pair(run.arm, run.concurrency); });
   std::string rows;
   for (const Run& run : runs.all) rows += RunRow(runs, run);
   return Section("Servers under load",

@@ -62,9 +62,10 @@ void AddKernelOptions(CLI::App& app, KernelBenchOptions& options) {
   AddNames(app, "--kv", options.kv,
            "attention, kv_write: encodings of K and V, as --kv-cache-dtype has them")
       ->capture_default_str();
-  AddNames(app, "--isa", options.isas,
-           "instruction sets: scalar, avx2, avx512; default: all that this CPU has but scalar, "
-           "which takes minutes");
+  AddNames(
+      app, "--isa", options.isas,
+      "instruction sets: scalar, avx2, avx512, amx; default: all that this CPU has but scalar, "
+      "which takes minutes");
   AddNames(app, "--shape", options.shapes,
            "sizes of the layers that operations are part of: smollm2, 1b, 8b, or "
            "HIDDEN/FFN/HEADS/KV_HEADS/HEAD_DIM such as 2048/8192/32/8/64")
@@ -78,7 +79,8 @@ void AddKernelOptions(CLI::App& app, KernelBenchOptions& options) {
   app.add_option("--block-size", options.block_size, "tokens per KV page: 8, 16, 32, 64 or 128")
       ->capture_default_str();
   app.add_option("--activation-dtype", options.activation_dtype,
-                 "auto (bfloat16 where the CPU multiplies it), float32 or bfloat16")
+                 "auto (bfloat16 where the CPU multiplies it), float32, bfloat16, or int8: of "
+                 "products with weights in block formats")
       ->capture_default_str();
   app.add_option("--threads", options.num_threads, "0: all CPUs this process may use")
       ->check(CLI::Range(0, 1024))

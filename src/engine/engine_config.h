@@ -61,7 +61,7 @@ struct EngineConfig {
   std::optional<double> max_kv_share_per_key;  // of the arena, for what one owner has running
   uint32_t max_queued() const { return max_num_queued_reqs.value_or(4 * max_num_seqs); }
   // Numbers
-  std::string activation_dtype = "auto";  // auto | float32 | bfloat16
+  std::string activation_dtype = "auto";  // auto | float32 | bfloat16 | int8
   uint64_t seed = 0;                      // of requests that bring none
   // Sampling of requests that do not say: auto, as the checkpoint's generation_config.json says;
   // vllm, the engine's own (vLLM's word for it).

@@ -19,11 +19,29 @@
 namespace masu {
 namespace {
 
-Result<bool> UseBf16(const std::string& name, const Ops& ops) {
-  if (name == "auto") return ops.multiplies_bf16();
-  if (name == "bfloat16") return true;
-  if (name == "float32") return false;
-  return InvalidArgument("unknown --activation-dtype '{}'; use auto, float32 or bfloat16", name);
+// Sets how activations are rounded.
+Result<void> SetActivations(const std::string& name, const Checkpoint& checkpoint, const Ops& ops,
+                            ModelOptions& options) {
+  if (name != "auto" && name != "float32" && name != "bfloat16" && name != "int8") {
+    return InvalidArgument("unknown --activation-dtype '{}'; use auto, float32, bfloat16 or int8",
+                           name);
+  }
+  options.bf16_activations = name == "bfloat16" || (name != "float32" && ops.multiplies_bf16());
+  options.int8_activations = name == "int8";
+  const auto quantized = [](const CheckpointTensor& tensor) {
+    return BlockShapeOf(tensor.format).elements > 1;
+  };
+  if (name == "int8" && std::ranges::none_of(checkpoint.tensors(), quantized)) {
+    return InvalidArgument(
+        "--activation-dtype int8 is for quantized weights, and {} has none; use auto, or a "
+        "checkpoint with Q8_0 or 4-bit weights",
+        checkpoint.path());
+  }
+  return {};
+}
+
+std::string ActivationName(const ModelOptions& options) {
+  return options.int8_activations ? "int8" : options.bf16_activations ? "bfloat16" : "float32";
 }
 
 Result<void> LoadGeneration(const Checkpoint& checkpoint, const std::string& source,
@@ -157,16 +175,15 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::Load(
       CreateOps({.backend = config.backend, .isa = config.isa, .num_threads = config.num_threads}));
   if (wrap) loaded->ops = wrap(std::move(loaded->ops));
   loaded->isa = loaded->ops->isa();
-  MASU_ASSIGN_OR_RETURN(const bool bf16, UseBf16(config.activation_dtype, *loaded->ops));
-  loaded->activation_dtype = bf16 ? "bfloat16" : "float32";
+  ModelOptions options{.max_rows = config.max_num_batched_tokens,
+                       .max_logit_rows = kLogitRows,
+                       .max_position = config.max_model_len.value_or(0),
+                       .condition_keys = config.kv_conditioning};
+  MASU_TRY(SetActivations(config.activation_dtype, *checkpoint, *loaded->ops, options));
+  loaded->activation_dtype = ActivationName(options);
 
   report(0.02, "reading the tokenizer");
   MASU_TRY(LoadText(*checkpoint, needs_tokenizer, *loaded));
-  const ModelOptions options{.bf16_activations = bf16,
-                             .max_rows = config.max_num_batched_tokens,
-                             .max_logit_rows = kLogitRows,
-                             .max_position = config.max_model_len.value_or(0),
-                             .condition_keys = config.kv_conditioning};
   MASU_ASSIGN_OR_RETURN(loaded->model,
                         BuildModel(*checkpoint, *loaded->ops, options, [&](double fraction) {
                           report(0.05 + 0.95 * fraction, "packing weights");

@@ -174,20 +174,24 @@ void Llama::PlaceInGroups() {
   }
 }
 
-namespace {
+Activations Llama::ActivationsFor(const PackedWeight& weight) const {
+  const bool quantized = BlockShapeOf(weight.format()).elements > 1;
+  if (options_.int8_activations && quantized) return Activations::kInt8;
+  return options_.bf16_activations ? Activations::kBFloat16 : Activations::kFloat32;
+}
 
-LinearArgs Product(const PackedWeight& weight, const std::vector<float>& bias, const float* x,
-                   uint32_t rows, float* y, size_t y_stride) {
+LinearArgs Llama::Product(const Projection& projection, const float* x, uint32_t rows, float* y,
+                          size_t y_stride) const {
+  const PackedWeight& weight = *projection.weight;
   return {.weight = &weight,
           .x = x,
           .x_stride = weight.inputs(),
           .rows = rows,
           .y = y,
           .y_stride = y_stride,
-          .bias = bias.empty() ? nullptr : bias.data()};
+          .bias = projection.bias.empty() ? nullptr : projection.bias.data(),
+          .activations = ActivationsFor(weight)};
 }
-
-}  // namespace
 
 // RMS norm of every head, in place. Heads of a row are neighbours, rows are apart: one call per
 // row.
@@ -223,10 +227,9 @@ void Llama::Attention(const ForwardBatch& batch, const Layer& layer) {
                 .size = config_.hidden_size,
                 .eps = config_.rms_norm_eps,
                 .round_to_bf16 = options_.bf16_activations});
-  const LinearArgs projections[] = {
-      Product(*layer.q.weight, layer.q.bias, normed, rows, q, stride),
-      Product(*layer.k.weight, layer.k.bias, normed, rows, k, stride),
-      Product(*layer.v.weight, layer.v.bias, normed, rows, v, stride)};
+  const LinearArgs projections[] = {Product(layer.q, normed, rows, q, stride),
+                                    Product(layer.k, normed, rows, k, stride),
+                                    Product(layer.v, normed, rows, v, stride)};
   ops_.Linear(projections);
   NormHeads(layer.q_norm, q, config_.num_heads, rows);
   NormHeads(layer.k_norm, k, config_.num_kv_heads, rows);
@@ -270,8 +273,7 @@ void Llama::Attention(const ForwardBatch& batch, const Layer& layer) {
                   .key_bias = {.bias = factors(layer.keys.bias),
                                .cos_sin = rope_.data(),
                                .adjacent_pairs = config_.rope_pairing == RopePairing::kAdjacent}});
-  LinearArgs output =
-      Product(*layer.output.weight, layer.output.bias, normed, rows, residual, config_.hidden_size);
+  LinearArgs output = Product(layer.output, normed, rows, residual, config_.hidden_size);
   output.accumulate = true;
   ops_.Linear({&output, 1});
 }
@@ -288,17 +290,16 @@ void Llama::FeedForward(const Layer& layer, uint32_t rows) {
                 .eps = config_.rms_norm_eps,
                 .round_to_bf16 = options_.bf16_activations});
   const size_t stride = 2 * size_t{size};
-  const LinearArgs products[] = {
-      Product(*layer.gate.weight, layer.gate.bias, normed, rows, gate_up, stride),
-      Product(*layer.up.weight, layer.up.bias, normed, rows, gate_up + size, stride)};
+  const LinearArgs products[] = {Product(layer.gate, normed, rows, gate_up, stride),
+                                 Product(layer.up, normed, rows, gate_up + size, stride)};
   ops_.Linear(products);
   ops_.SiluMul({.gate_up = gate_up,
                 .out = product_.floats(),
                 .rows = rows,
                 .size = size,
                 .round_to_bf16 = options_.bf16_activations});
-  LinearArgs down = Product(*layer.down.weight, layer.down.bias, product_.floats(), rows,
-                            residual_.floats(), config_.hidden_size);
+  LinearArgs down =
+      Product(layer.down, product_.floats(), rows, residual_.floats(), config_.hidden_size);
   down.accumulate = true;
   ops_.Linear({&down, 1});
 }
@@ -339,7 +340,8 @@ void Llama::Logits(const float* hidden, uint32_t rows, float* logits) {
                         .x_stride = config_.hidden_size,
                         .rows = rows,
                         .y = logits,
-                        .y_stride = config_.vocab_size};
+                        .y_stride = config_.vocab_size,
+                        .activations = ActivationsFor(*head)};
   ops_.Linear({&args, 1});
 }
 

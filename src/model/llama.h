@@ -49,6 +49,9 @@ class Llama final : public Model {
   Llama(const ModelConfig& config, Ops& ops, const ModelOptions& options)
       : config_(config), options_(options), ops_(ops) {}
   void PlaceInGroups();
+  Activations ActivationsFor(const PackedWeight& weight) const;
+  LinearArgs Product(const Projection& projection, const float* x, uint32_t rows, float* y,
+                     size_t y_stride) const;
   void Attention(const ForwardBatch& batch, const Layer& layer);
   void NormHeads(const std::vector<float>& norm, float* x, uint32_t heads, uint32_t rows);
   void FeedForward(const Layer& layer, uint32_t rows);

@@ -32,6 +32,16 @@ class PackedWeight {
   virtual size_t bytes() const = 0;
 };
 
+// What a product takes its inputs as.
+enum class Activations : uint8_t {
+  kFloat32,
+  kBFloat16,  // x holds bfloat16 numbers, so that a tile unit may take them; the same sums
+  // Weights of block formats: x is rounded to int8 in groups of 32 with a scale of largest
+  // magnitude / 127, the products of a group are summed as integers, and the sum is multiplied with
+  // both scales. Other formats: as kFloat32.
+  kInt8
+};
+
 struct LinearArgs {
   const PackedWeight* weight = nullptr;
   const float* x = nullptr;  // [rows, inputs], rows x_stride apart
@@ -41,6 +51,7 @@ struct LinearArgs {
   size_t y_stride = 0;
   const float* bias = nullptr;  // [outputs] or null
   bool accumulate = false;      // y += instead of y =
+  Activations activations = Activations::kFloat32;
 };
 
 // Several products may run as one parallel region (Q, K and V; gate and up).

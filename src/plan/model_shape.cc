@@ -268,7 +268,8 @@ std::vector<PlanKvGroup> MakeKvGroups(const PlanConfig& config) {
   }
   const auto add = [&](std::vector<uint32_t> layers, std::optional<uint32_t> window) {
     if (layers.empty()) return;
-    groups.push_back({.num_layers = static_cast<uint32_t>(layers.size()),
+    const auto num_layers = static_cast<uint32_t>(layers.size());
+    groups.push_back({.num_layers = num_layers,
                       .num_kv_heads = config.num_kv_heads,
                       .head_dim = config.head_dim,
                       .window = window,

@@ -31,14 +31,15 @@ constexpr uint64_t kWriters = 2;
 // Answers with more tokens and their logprobs are seldom; they take from the reserve.
 constexpr uint64_t kAnswerTokens = 4096;
 
-// As Ops of backend/cpu allocate them: sums of blocks of inputs (four bytes per 32, for the widest
-// product), tiles and partial results of attention, and per thread scores, what a bias of the keys
-// adds to them, a decoded tile, two rows of q and two of results.
+// As Ops of backend/cpu allocate them: the inputs of the widest product as tiles or as int8 codes
+// (two bytes each, and up to twelve for 32), tiles and partial results of attention, and per thread
+// scores, what a bias of the keys adds to them, a decoded tile, two rows of q and two of results.
 uint64_t KernelScratch(const PlanConfig& config, const ProcessSettings& settings) {
   constexpr uint64_t kPartials = 8ULL << 20;
   const uint64_t widest =
-      std::max<uint64_t>(uint64_t{3} * config.hidden_size, config.intermediate_size);
-  const uint64_t per_row = widest / 32 * sizeof(float) + 32;
+      std::max({uint64_t{config.hidden_size}, uint64_t{config.num_heads} * config.head_dim,
+                uint64_t{config.intermediate_size}});
+  const uint64_t per_row = SaturatingMultiply(widest + 32, 2) + widest / 32 * 12 + 32;
   const uint64_t per_thread = (uint64_t{2} * 48 * 64 + 32 * uint64_t{config.head_dim} +
                                48 * (4 * uint64_t{config.head_dim} + 5)) *
                               sizeof(float);

@@ -54,8 +54,7 @@ td small.bad { color: var(--bad); background: none; }
 .bar i { display: block; height: 5px; border-radius: 3px; background: var(--accent); }
 svg { max-width: 100%; height: auto; display: block; margin: 6px 0 14px; font: 12px system-ui, sans-serif; }
 .maps { display: flex; flex-wrap: wrap; gap: 24px; }
-.plots { display: flex; flex-wrap: wrap; gap: 8px 24px; }
-.plots > div { flex: 1 1 320px; max-width: 480px; min-width: 0; }
+.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(320px, 100%), 1fr)); gap: 8px 24px; }
 .plots svg { width: 100%; }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 8px 0; padding: 0; list-style: none; }
 details { border: 1px solid var(--grid); border-radius: 8px; margin-top: 10px; }

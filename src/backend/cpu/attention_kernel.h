@@ -224,7 +224,9 @@ struct PageCursor {
   uint32_t slot;
 };
 MASU_INLINE PageCursor Locate(const AttentionTask& task, uint32_t position) {
-  return {task.arena + task.page_offsets[position / task.block_size], position % task.block_size};
+  // Block sizes are powers of two.
+  const auto shift = static_cast<uint32_t>(__builtin_ctz(task.block_size));
+  return {task.arena + task.page_offsets[position >> shift], position & (task.block_size - 1)};
 }
 
 constexpr size_t ElementBytes(Encoding encoding) {
@@ -476,19 +478,11 @@ inline constexpr uint32_t kProductRows = 1;
 MASU_INLINE void ColumnProducts(const float* x, size_t x_stride, const float* columns,
                                 size_t column_stride, uint32_t size, float* out, size_t out_stride,
                                 uint32_t rows) {
-  uint32_t r = 0;
-  for (; r + kProductRows <= rows; r += kProductRows) {
-    ColumnProduct<kProductRows>(x + r * x_stride, x_stride, columns, column_stride, size,
-                                out + r * out_stride, out_stride);
-  }
-  if (kProductRows > 3 && r + 3 <= rows) {
-    ColumnProduct<3>(x + r * x_stride, x_stride, columns, column_stride, size, out + r * out_stride,
-                     out_stride);
-    r += 3;
-  }
-  for (; r < rows; ++r) {
-    ColumnProduct<1>(x + r * x_stride, x_stride, columns, column_stride, size, out + r * out_stride,
-                     out_stride);
+  for (uint32_t r = 0; r < rows; r += kProductRows) {
+    WithRows<kProductRows>(rows - r < kProductRows ? rows - r : kProductRows, [&]<int R>() {
+      ColumnProduct<R>(x + r * x_stride, x_stride, columns, column_stride, size,
+                       out + r * out_stride, out_stride);
+    });
   }
 }
 
@@ -521,10 +515,19 @@ MASU_INLINE void SoftmaxTile(const AttentionTask& task, uint32_t row, uint32_t b
   Store(factor, Exp(Set1(old_max - new_max)));
   task.max[row] = new_max;
   task.sum[row] = __builtin_fmaf(task.sum[row], factor[0], ReduceAdd(sum));
+  if (new_max == old_max) return;  // a factor of 1
   float* acc = task.acc + size_t{row} * task.head_dim;
   for (uint32_t d = 0; d < task.head_dim; d += 16)
     Store(acc + d, Mul(Load(acc + d), Set1(factor[0])));
 }
+
+}  // namespace masu::cpu::MASU_ISA
+
+#if defined(__AVX512F__)
+#include "backend/cpu/attention_direct.h"
+#endif
+
+namespace masu::cpu::MASU_ISA {
 
 // columns[head_dim][16]: cosines and sines of 16 positions; 0 from kv_end on.
 MASU_INLINE void LoadPositions(const AttentionTask& task, uint32_t position, float* columns) {
@@ -552,11 +555,22 @@ MASU_INLINE void AttentionTile(const AttentionTask& task, uint32_t position) {
   while (last > first && task.starts[last - 1] >= position + kTile) --last;
   const uint32_t rows = last - first;
   const float* q = task.q + size_t{first} * task.head_dim;
-  __builtin_memset(scores, 0, size_t{rows} * kTile * sizeof(float));
-  for (uint32_t t = 0; t < kTile && position + t < task.kv_end; t += 16) {
-    if (position + t + 16 <= task.kv_first) continue;
-    DecodeKeysAny(task, position + t, decoded);
-    ColumnProducts(q, task.head_dim, decoded, 16, task.head_dim, scores + t, kTile, rows);
+#if defined(__AVX512F__)
+  const bool direct = rows <= kDirectRows16 && IsWholeTile(task, position);
+#else
+  constexpr bool direct = false;
+#endif
+  if (direct) {
+#if defined(__AVX512F__)
+    DirectTileScores(task, position, q, rows, scores);
+#endif
+  } else {
+    __builtin_memset(scores, 0, size_t{rows} * kTile * sizeof(float));
+    for (uint32_t t = 0; t < kTile && position + t < task.kv_end; t += 16) {
+      if (position + t + 16 <= task.kv_first) continue;
+      DecodeKeysAny(task, position + t, decoded);
+      ColumnProducts(q, task.head_dim, decoded, 16, task.head_dim, scores + t, kTile, rows);
+    }
   }
   const float* bias = nullptr;
   if (task.bias_q != nullptr) {
@@ -577,6 +591,9 @@ MASU_INLINE void AttentionTile(const AttentionTask& task, uint32_t position) {
                 bias == nullptr ? nullptr : bias + size_t{r} * kTile, scores + size_t{r} * kTile);
   }
   float* acc = task.acc + size_t{first} * task.head_dim;
+#if defined(__AVX512F__)
+  if (direct) return DirectTileValues(task, position, scores, rows, acc);
+#endif
   for (uint32_t t = 0; t < kTile && position + t < task.kv_end; t += 32) {
     if (position + t + 32 <= task.kv_first) continue;
     DecodeValuesAny(task, position + t, decoded);

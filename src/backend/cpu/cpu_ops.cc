@@ -23,13 +23,6 @@ class HostArena final : public KvArena {
   std::vector<PageHeader> headers_;
 };
 
-const PanelWeight& Panels(const PackedWeight* weight) {
-  return *static_cast<const PanelWeight*>(weight);
-}
-
-// Rows of inputs per piece of work: 128 x inputs floats of x stay in L2 while a layer's weights
-// stream past.
-constexpr uint32_t kRowsPerPiece = 128;
 // Elementwise rows per piece, enough work (some microseconds) to be worth handing out.
 constexpr uint32_t kElementwiseGrain = 8;
 
@@ -48,76 +41,6 @@ Result<std::unique_ptr<KvArena>> CpuOps::CreateKvArena(Bytes size, size_t num_he
 
 Result<std::unique_ptr<PackedWeight>> CpuOps::PackWeight(const WeightSource& source) {
   return PanelWeight::Pack(source, pool_);
-}
-
-void CpuOps::Linear(LinearBatch batch) {
-  struct Job {
-    cpu::LinearTask task;
-    uint32_t first_piece;
-    uint32_t panels;
-  };
-  std::vector<Job> jobs;
-  std::vector<size_t> sums_at(batch.size(), 0);
-  size_t sums = 0;
-  for (size_t i = 0; i < batch.size(); ++i) {
-    sums_at[i] = sums;
-    if (HasMinimum(Panels(batch[i].weight).kernel_format()))
-      sums += size_t{batch[i].rows} * Panels(batch[i].weight).groups();
-  }
-  if (block_sums_.size() < sums) block_sums_.resize(sums);
-  uint32_t pieces = 0;
-  for (size_t i = 0; i < batch.size(); ++i) {
-    const LinearArgs& args = batch[i];
-    if (args.rows == 0) continue;
-    const PanelWeight& weight = Panels(args.weight);
-    float* block_sums = block_sums_.data() + sums_at[i];
-    if (HasMinimum(weight.kernel_format())) {
-      pool_.For(args.rows, 64, [&](uint32_t begin, uint32_t end, uint32_t) {
-        for (uint32_t r = begin; r < end; ++r) {
-          kernels_.block_sums(args.x + r * args.x_stride, weight.inputs(),
-                              block_sums + size_t{r} * weight.groups());
-        }
-      });
-    }
-    jobs.push_back({{.format = weight.kernel_format(),
-                     .panels = weight.data(),
-                     .inputs = weight.inputs(),
-                     .outputs = weight.outputs(),
-                     .x = args.x,
-                     .x_stride = args.x_stride,
-                     .rows = args.rows,
-                     .y = args.y,
-                     .y_stride = args.y_stride,
-                     .bias = args.bias,
-                     .accumulate = args.accumulate,
-                     .block_sums = block_sums,
-                     .panel_begin = 0,
-                     .panel_end = 0},
-                    pieces,
-                    weight.panels()});
-    pieces += weight.panels() * ((args.rows + kRowsPerPiece - 1) / kRowsPerPiece);
-  }
-  // Pieces are (row block, panel), row blocks outermost. At least 8 pieces a thread, so that the
-  // last one is short.
-  const uint32_t grain = std::clamp(pieces / (pool_.size() * 8), 1u, 16u);
-  pool_.For(pieces, grain, [&](uint32_t begin, uint32_t end, uint32_t) {
-    size_t j = 0;
-    while (j + 1 < jobs.size() && jobs[j + 1].first_piece <= begin) ++j;
-    for (uint32_t piece = begin; piece < end;) {
-      while (j + 1 < jobs.size() && jobs[j + 1].first_piece <= piece) ++j;
-      const uint32_t local = piece - jobs[j].first_piece;
-      const uint32_t row = local / jobs[j].panels * kRowsPerPiece;
-      cpu::LinearTask task = jobs[j].task;
-      task.panel_begin = local % jobs[j].panels;
-      task.panel_end = std::min(jobs[j].panels, task.panel_begin + (end - piece));
-      task.rows = std::min(kRowsPerPiece, task.rows - row);
-      task.x += row * task.x_stride;
-      task.y += row * task.y_stride;
-      task.block_sums += size_t{row} * ((task.inputs + cpu::kGroup - 1) / cpu::kGroup);
-      kernels_.linear(task);
-      piece += task.panel_end - task.panel_begin;
-    }
-  });
 }
 
 void CpuOps::RmsNorm(const RmsNormArgs& args) {
@@ -167,7 +90,7 @@ void CpuOps::Rope(const RopeArgs& args) {
 }
 
 void CpuOps::Embedding(const EmbeddingArgs& args) {
-  const PanelWeight& weight = Panels(args.weight);
+  const PanelWeight& weight = PanelWeight::Of(args.weight);
   pool_.For(args.rows, kElementwiseGrain, [&](uint32_t begin, uint32_t end, uint32_t) {
     for (size_t r = begin; r < end; ++r) {
       MASU_CHECK_LT(static_cast<uint32_t>(args.tokens[r]), weight.outputs());

@@ -40,6 +40,36 @@ class CpuOps final : public Ops {
   uint64_t ChecksumPage(KvArena& arena, uint64_t offset, uint64_t bytes) override;
 
  private:
+  // Inputs as a kernel takes them; products of one batch share them.
+  enum class InputForm { kFloats, kBlockSums, kTiles, kTilesAndBlockSums, kInt8, kInt8Nibbles };
+  struct PreparedInputs {
+    const float* x;
+    size_t x_stride;
+    uint32_t rows;
+    uint32_t inputs;
+    InputForm form;
+    size_t tiles_at = 0;  // in inputs_
+    size_t sums_at = 0;
+    size_t codes_at = 0;
+    size_t scales_at = 0;
+
+    bool SameAs(const PreparedInputs& other) const {
+      return x == other.x && x_stride == other.x_stride && rows == other.rows &&
+             inputs == other.inputs && form == other.form;
+    }
+  };
+  struct LinearJob {
+    cpu::LinearTask task;
+    void (*run)(const cpu::LinearTask&);
+    uint32_t first_piece = 0;
+    uint32_t panels = 0;
+  };
+  InputForm FormOf(const LinearArgs& args) const;
+  PreparedInputs InputsOf(const LinearArgs& args) const;
+  size_t PrepareInputs(LinearBatch batch);
+  void FillInputs(const PreparedInputs& inputs);
+  LinearJob MakeJob(const LinearArgs& args);
+
   // Rows of one KV head of one sequence that share a pass over its pages.
   struct RowTile {
     uint32_t sequence;
@@ -57,10 +87,12 @@ class CpuOps final : public Ops {
   // results.
   float* ThreadScratch(uint32_t thread, uint32_t head_dim);
 
-  const cpu::Kernels& kernels_;
+  const cpu::Kernels kernels_;
   bool multiplies_bf16_;
   ThreadPool pool_;
-  std::vector<float> block_sums_;
+  std::vector<LinearJob> jobs_;
+  std::vector<PreparedInputs> prepared_;
+  std::vector<std::byte> inputs_;  // what prepared_ points into
   std::vector<RowTile> tiles_;
   std::vector<std::pair<uint32_t, uint32_t>>
       write_rows_;                           // (sequence, token) of every row of a step

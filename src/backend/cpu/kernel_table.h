@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cpu/attention_kernel.h"
+#include "backend/cpu/int8_kernel.h"
 #include "backend/cpu/linear_kernel.h"
 #include "backend/cpu/row_kernels.h"
 
@@ -14,6 +15,10 @@ const Kernels& Table() {
   static constexpr Kernels kTable = {
       .isa = MASU_STRING(MASU_ISA),
       .linear = Linear,
+      .linear_tiles = nullptr,
+      .pack_rows = nullptr,
+      .linear_int8 = LinearInt8,
+      .quantize_row = QuantizeRow,
       .block_sums = BlockSums,
       .rms_norm = RmsNorm,
       .silu_mul = SiluMul,

@@ -22,9 +22,16 @@ struct LinearTask {
   size_t y_stride;
   const float* bias;  // [outputs] or null
   bool accumulate;
-  const float* block_sums;  // [rows, groups], formats with a minimum: sums of each 32 inputs
-  uint32_t panel_begin;
-  uint32_t panel_end;
+  const uint8_t* x_tiles =
+      nullptr;  // of linear_tiles, instead of x: what pack_rows made of [rows, inputs]
+  const float* block_sums =
+      nullptr;  // [rows, groups], formats with a minimum: sums of each 32 inputs
+  // Of linear_int8, instead of x and block_sums: what quantize_row made.
+  const int8_t* x8 = nullptr;        // [rows, inputs]
+  const float* x8_scales = nullptr;  // [rows, groups]
+  const int32_t* x8_sums = nullptr;  // [rows, groups, 2]
+  uint32_t panel_begin = 0;
+  uint32_t panel_end = 0;
 };
 
 // Same order as KvEncoding in quant/kv_encoding.h (checked in cpu_ops.cc).
@@ -81,6 +88,10 @@ struct AttentionTask {
   float* acc;         // [rows, head_dim] and weighted sum of V
 };
 
+// Rows of a tile, and its bytes: 16 rows of 32 bfloat16 numbers.
+inline constexpr uint32_t kTileRows = 16;
+inline constexpr size_t kTileBytes = 1024;
+
 inline constexpr uint32_t kAttentionRows =
     48;  // at most; q, scores and acc of a tile then stay in L2 beside K and V
 constexpr size_t AttentionScratchFloats(uint32_t head_dim) {
@@ -100,6 +111,14 @@ struct RowStatsTask {
 struct Kernels {
   const char* isa;
   void (*linear)(const LinearTask&);
+  // On the tile unit, or null: same bits as linear, for inputs that are bfloat16 numbers. pack_rows
+  // packs at most 16 rows into groups * kTileBytes bytes.
+  void (*linear_tiles)(const LinearTask&);
+  void (*pack_rows)(const float* x, size_t x_stride, uint32_t rows, uint32_t inputs, uint8_t* out);
+  void (*linear_int8)(const LinearTask&);
+  // Activations in groups of 32 as int8; `nibbles`: in the order for IsNibble formats.
+  void (*quantize_row)(const float* x, uint32_t inputs, bool nibbles, int8_t* codes, float* scales,
+                       int32_t* sums);
   void (*block_sums)(const float* x, uint32_t inputs, float* sums);  // [groups]
   void (*rms_norm)(const float* x, const float* weight, float* out, uint32_t size, float eps,
                    bool round);
@@ -116,6 +135,7 @@ struct Kernels {
                            bool rotated, bool round);
 };
 
+// A table of each instruction set. Those that extend another set only what they do better.
 namespace scalar {
 const Kernels& Table();
 }
@@ -124,6 +144,12 @@ const Kernels& Table();
 }
 namespace avx512 {
 const Kernels& Table();
+}
+namespace avx512vbmi {
+void Extend(Kernels& kernels);
+}
+namespace amx {
+void Extend(Kernels& kernels);
 }
 
 }  // namespace masu::cpu

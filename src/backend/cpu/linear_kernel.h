@@ -10,20 +10,24 @@ namespace masu::cpu::MASU_ISA {
 // AVX-512 has 32 registers: 6 * 2 * 2 chains + 4 weights + 1 input = 29. AVX2 has 16, two per
 // vector: 3 * 1 * 2 chains * 2 + 2 weights + 1 input = 15. The baseline gains nothing from larger
 // tiles.
+// Few rows, at most kDirectRows, have their weights decoded straight into registers, for
+// kDirectPass rows at a time: 8 rows x 16 outputs take 24 registers for chains and sums. More rows
+// share a group that is decoded once into an L1 scratch.
 #if defined(__AVX512F__)
 inline constexpr uint32_t kVectors = 2;
-inline constexpr int kRows = 6;
-// Up to so many rows weights are decoded straight into registers; beyond, once per group into an L1
-// scratch.
-inline constexpr int kDirectRows = 3;
+inline constexpr uint32_t kRows = 6;
+inline constexpr uint32_t kDirectRows = 16;
+inline constexpr uint32_t kDirectPass = 8;
 #elif defined(__AVX2__)
 inline constexpr uint32_t kVectors = 1;
-inline constexpr int kRows = 3;
-inline constexpr int kDirectRows = 1;
+inline constexpr uint32_t kRows = 3;
+inline constexpr uint32_t kDirectRows = 2;
+inline constexpr uint32_t kDirectPass = 2;
 #else
 inline constexpr uint32_t kVectors = 1;
-inline constexpr int kRows = 2;
-inline constexpr int kDirectRows = 1;
+inline constexpr uint32_t kRows = 2;
+inline constexpr uint32_t kDirectRows = 1;
+inline constexpr uint32_t kDirectPass = 1;
 #endif
 // Rows that share a decoded group: 128 rows of 32 inputs (16 KiB) stay in L1 beside the 4 KiB of
 // weights.
@@ -46,23 +50,33 @@ struct GroupReader {
       constexpr uint32_t kHigh = HighBits(kFormat);
       if (k % 8 == 0) LoadWords(at + k / 8 * kPanel * 4, low);
       if constexpr (kHigh > 0) {
-        if (k % (32 / kHigh) == 0) LoadWords(at + (4 + k * kHigh / 32) * kPanel * 4, high);
+        if (k % (32 / kHigh) == 0)
+          LoadWords(at + (4 + HighBitsOf(kHigh, k).dword) * kPanel * 4, high);
       }
       for (int v = 0; v < V; ++v) {
         w[v] = LowNibble<Bias(kFormat)>(low[v]);
         low[v] = ShiftRight<4>(low[v]);
         if constexpr (kHigh > 0) {
-          w[v] = Fma(LowBits<kHigh>(high[v]), Set1(16.0f), w[v]);  // exact: small integers
-          high[v] = ShiftRight<kHigh>(high[v]);
+          const F16 upper = LowBits<kHigh>(ShiftRightBy(high[v], HighBitsOf(kHigh, k).shift));
+          w[v] = Fma(upper, Set1(16.0f), w[v]);  // exact: small integers
         }
+      }
+    } else if constexpr (kFormat == Format::kBF16) {
+      if (k % 2 == 0) LoadWords(at + k / 2 * kPanel * 4, low);
+      for (int v = 0; v < V; ++v) w[v] = k % 2 == 0 ? LowerBf16(low[v]) : UpperBf16(low[v]);
+    } else if constexpr (kFormat == Format::kQ8_0) {
+      if (k % 4 == 0) LoadWords(at + k / 4 * kPanel * 4, low);
+      for (int v = 0; v < V; ++v) {
+        w[v] = k % 4 == 0   ? SignedByte<0>(low[v])
+               : k % 4 == 1 ? SignedByte<1>(low[v])
+               : k % 4 == 2 ? SignedByte<2>(low[v])
+                            : SignedByte<3>(low[v]);
       }
     } else {
       constexpr uint32_t kBytes = CodeBytes(kFormat) / (kGroup * kPanel);
       for (uint32_t v = 0; v < V; ++v) {
         const uint8_t* p = at + (k * kPanel + first + v * 16) * kBytes;
-        if constexpr (kFormat == Format::kQ8_0) w[v] = LoadInt8(p);
         if constexpr (kFormat == Format::kF16) w[v] = LoadFp16(p);
-        if constexpr (kFormat == Format::kBF16) w[v] = LoadBf16(p);
         if constexpr (kFormat == Format::kF32) w[v] = Load(reinterpret_cast<const float*>(p));
       }
     }
@@ -71,17 +85,6 @@ struct GroupReader {
 
   MASU_INLINE void LoadWords(const uint8_t* words, I16 (&to)[V]) const {
     for (uint32_t v = 0; v < V; ++v) to[v] = LoadInt(words + (first + v * 16) * 4);
-  }
-};
-
-// The same from decoded weights [32 inputs][32 outputs].
-template <int V>
-struct ScratchReader {
-  const float* at;
-  MASU_INLINE explicit ScratchReader(const float* weights) : at(weights) {}
-  MASU_INLINE void Next(F16 (&w)[V]) {
-    for (int v = 0; v < V; ++v) w[v] = Load(at + v * 16);
-    at += kPanel;
   }
 };
 
@@ -119,6 +122,34 @@ MASU_INLINE void GroupProduct(Reader& reader, const float* x, size_t x_stride, u
       }
     }
   }
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < V; ++v) sum[r][v] = Add(sum[r][v], odd[r][v]);
+  }
+}
+
+// The same from decoded weights [32 inputs][32 outputs], not unrolled: the compiler then keeps all
+// chains in registers.
+template <int R, int V>
+MASU_INLINE void ScratchProduct(const float* weights, const float* x, size_t x_stride,
+                                uint32_t count, F16 (&sum)[R][V]) {
+  F16 odd[R][V];
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < V; ++v) sum[r][v] = odd[r][v] = Zero();
+  }
+  const auto step = [&](uint32_t k, F16(&chain)[R][V]) {
+    F16 w[V];
+    for (uint32_t v = 0; v < V; ++v) w[v] = Load(weights + k * kPanel + v * 16);
+    for (int r = 0; r < R; ++r) {
+      const F16 input = Set1(x[static_cast<size_t>(r) * x_stride + k]);
+      for (int v = 0; v < V; ++v) chain[r][v] = Fma(input, w[v], chain[r][v]);
+    }
+  };
+  uint32_t k = 0;
+  for (; k + 2 <= count; k += 2) {
+    step(k, sum);
+    step(k + 1, odd);
+  }
+  if (k < count) step(k, sum);
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) sum[r][v] = Add(sum[r][v], odd[r][v]);
   }
@@ -173,13 +204,14 @@ MASU_INLINE void WriteOut(const LinearTask& task, uint32_t row, uint32_t output,
   StorePartial(y, value, count);
 }
 
-// Few rows: everything stays in registers, weights are read once.
-template <Format kFormat, int R>
-MASU_INLINE void DirectPanel(const LinearTask& task, const uint8_t* panel, uint32_t output,
-                             uint32_t first) {
-  constexpr int V = kVectors;
+// Few rows: everything stays in registers, weights are read once. R rows from `row` on, V * 16
+// outputs from `first` of the panel on.
+template <Format kFormat, int R, int V>
+MASU_INLINE void DirectProduct(const LinearTask& task, const uint8_t* panel, uint32_t output,
+                               uint32_t first, uint32_t row) {
   constexpr uint32_t kPart = kGroup / SubGroups(kFormat);
   const uint32_t groups = (task.inputs + kGroup - 1) / kGroup;
+  const float* x = task.x + row * task.x_stride;
   F16 acc[R][V];
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) acc[r][v] = Zero();
@@ -190,11 +222,11 @@ MASU_INLINE void DirectPanel(const LinearTask& task, const uint8_t* panel, uint3
     GroupReader<kFormat, V> reader(panel + GroupOffset(kFormat, g), first);
     for (uint32_t part = 0; part < SubGroups(kFormat); ++part) {
       F16 sum[R][V];
-      GroupProduct<kPart, R, V>(reader, task.x + g * kGroup + part * kPart, task.x_stride,
+      GroupProduct<kPart, R, V>(reader, x + g * kGroup + part * kPart, task.x_stride,
                                 count < kPart ? count : kPart, sum);
-      for (int r = 0; r < R; ++r) {
+      for (uint32_t r = 0; r < R; ++r) {
         const float block_sum =
-            HasMinimum(kFormat) ? task.block_sums[static_cast<size_t>(r) * groups + g] : 0.0f;
+            HasMinimum(kFormat) ? task.block_sums[size_t{row + r} * groups + g] : 0.0f;
         for (int v = 0; v < V; ++v) {
           acc[r][v] = Accumulate<kFormat>(acc[r][v], sum[r][v], scales,
                                           first + static_cast<uint32_t>(v) * 16, part, block_sum);
@@ -202,12 +234,18 @@ MASU_INLINE void DirectPanel(const LinearTask& task, const uint8_t* panel, uint3
       }
     }
   }
-  for (int r = 0; r < R; ++r) {
+  for (uint32_t r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) {
-      WriteOut(task, static_cast<uint32_t>(r), output + first + static_cast<uint32_t>(v) * 16,
-               acc[r][v]);
+      WriteOut(task, row + r, output + first + static_cast<uint32_t>(v) * 16, acc[r][v]);
     }
   }
+}
+
+template <Format kFormat, int R>
+void DirectPanel(const LinearTask& task, const uint8_t* panel, uint32_t output, uint32_t row) {
+  constexpr int V = R <= 3 ? static_cast<int>(kVectors) : 1;
+  for (uint32_t first = 0; first < kPanel; first += 16 * V)
+    DirectProduct<kFormat, R, V>(task, panel, output, first, row);
 }
 
 template <Format kFormat>
@@ -239,11 +277,10 @@ MASU_INLINE void TileStep(const GroupTile& tile, uint32_t row, float* acc) {
   constexpr uint32_t kPart = kGroup / SubGroups(kFormat);
   const float* x = tile.x + row * tile.x_stride;
   for (uint32_t first = 0; first < kPanel; first += 16 * kVectors) {
-    ScratchReader<kVectors> reader(tile.weights + first);
     for (uint32_t part = 0; part < SubGroups(kFormat); ++part) {
       F16 sum[R][kVectors];
-      GroupProduct<kPart, R, kVectors>(reader, x + part * kPart, tile.x_stride,
-                                       tile.count < kPart ? tile.count : kPart, sum);
+      ScratchProduct<R, kVectors>(tile.weights + first + part * kPart * kPanel, x + part * kPart,
+                                  tile.x_stride, tile.count < kPart ? tile.count : kPart, sum);
       for (uint32_t r = 0; r < R; ++r) {
         const float block_sum =
             HasMinimum(kFormat) ? tile.block_sums[size_t{row + r} * tile.groups] : 0.0f;
@@ -276,9 +313,10 @@ void BlockedPanel(const LinearTask& task, const uint8_t* panel, uint32_t output)
                                                 ? task.block_sums + size_t{begin} * groups + g
                                                 : nullptr,
                               .groups = groups};
-      uint32_t r = 0;
-      for (; r + kRows <= rows; r += kRows) TileStep<kFormat, kRows>(tile, r, acc);
-      for (; r < rows; ++r) TileStep<kFormat, 1>(tile, r, acc);
+      for (uint32_t r = 0; r < rows; r += kRows) {
+        WithRows<kRows>(rows - r < kRows ? rows - r : kRows,
+                        [&]<int R>() { TileStep<kFormat, R>(tile, r, acc); });
+      }
     }
     for (uint32_t r = 0; r < rows; ++r) {
       WriteOut(task, begin + r, output, Load(acc + r * kPanel));
@@ -287,26 +325,22 @@ void BlockedPanel(const LinearTask& task, const uint8_t* panel, uint32_t output)
   }
 }
 
-template <Format kFormat, int R>
-void DirectPanels(const LinearTask& task, size_t panel_bytes) {
-  for (uint32_t p = task.panel_begin; p < task.panel_end; ++p) {
-    for (uint32_t first = 0; first < kPanel; first += 16 * kVectors) {
-      DirectPanel<kFormat, R>(task, task.panels + p * panel_bytes, p * kPanel, first);
-    }
-  }
-}
-
 template <Format kFormat>
 void LinearOf(const LinearTask& task) {
   const uint32_t groups = (task.inputs + kGroup - 1) / kGroup;
   const size_t panel_bytes = PanelBytes(kFormat, groups);
-  if (task.rows == 1) return DirectPanels<kFormat, 1>(task, panel_bytes);
-  if constexpr (kDirectRows >= 3) {
-    if (task.rows == 2) return DirectPanels<kFormat, 2>(task, panel_bytes);
-    if (task.rows == 3) return DirectPanels<kFormat, 3>(task, panel_bytes);
-  }
   for (uint32_t p = task.panel_begin; p < task.panel_end; ++p) {
-    BlockedPanel<kFormat>(task, task.panels + p * panel_bytes, p * kPanel);
+    const uint8_t* panel = task.panels + p * panel_bytes;
+    if (task.rows > kDirectRows) {
+      BlockedPanel<kFormat>(task, panel, p * kPanel);
+      continue;
+    }
+    for (uint32_t row = 0; row < task.rows; row += kDirectPass) {
+      const uint32_t left = task.rows - row;
+      WithRows<kDirectPass>(left < kDirectPass ? left : kDirectPass, [&]<int R>() {
+        DirectPanel<kFormat, R>(task, panel, p * kPanel, row);
+      });
+    }
   }
 }
 

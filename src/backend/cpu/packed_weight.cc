@@ -13,6 +13,7 @@ namespace {
 
 using cpu::Bias;
 using cpu::CodeBytes;
+using cpu::CodeOffset;
 using cpu::Format;
 using cpu::GroupOffset;
 using cpu::HasMinimum;
@@ -106,13 +107,13 @@ void WriteCodes(Format format, const Codes& codes, const GroupPlace& place) {
     std::memcpy(place.codes + (t * kPanel + place.column) * 4, &word, 4);
   }
   const uint32_t bits = HighBits(format);
-  for (uint32_t t = 0; t < bits; ++t) {
-    const uint32_t per_word = 32 / bits;
-    uint32_t word = 0;
-    for (uint32_t i = 0; i < per_word; ++i)
-      word |= static_cast<uint32_t>(codes[t * per_word + i] >> 4) << (bits * i);
-    std::memcpy(place.codes + ((4 + t) * kPanel + place.column) * 4, &word, 4);
+  uint32_t words[2] = {};
+  for (uint32_t i = 0; bits > 0 && i < kGroup; ++i) {
+    const cpu::BitPlace at = cpu::HighBitsOf(bits, i);
+    words[at.dword] |= static_cast<uint32_t>(codes[i] >> 4) << at.shift;
   }
+  for (uint32_t t = 0; t < bits; ++t)
+    std::memcpy(place.codes + ((4 + t) * kPanel + place.column) * 4, &words[t], 4);
 }
 
 void PackSmallBlock(Format format, const uint8_t* block, const GroupPlace& place) {
@@ -124,7 +125,8 @@ void PackSmallBlock(Format format, const uint8_t* block, const GroupPlace& place
     block += 2;
   }
   if (format == Format::kQ8_0) {
-    for (uint32_t k = 0; k < kGroup; ++k) place.codes[k * kPanel + place.column] = block[k];
+    for (uint32_t k = 0; k < kGroup; ++k)
+      place.codes[CodeOffset(format, k, place.column)] = block[k];
     return;
   }
   const bool has_high = HighBits(format) > 0;
@@ -157,7 +159,7 @@ void PackSuperGroup(Format format, const uint8_t* block, uint32_t sub, const Gro
 void PackFloats(Format format, const uint8_t* values, uint32_t count, const GroupPlace& place) {
   const size_t bytes = CodeBytes(format) / (kGroup * kPanel);
   for (uint32_t k = 0; k < count; ++k) {
-    std::memcpy(place.codes + (k * kPanel + place.column) * bytes, values + k * bytes, bytes);
+    std::memcpy(place.codes + CodeOffset(format, k, place.column), values + k * bytes, bytes);
   }
 }
 
@@ -233,14 +235,14 @@ float DecodeFloat(Format format, const uint8_t* element) {
 // Input i of a group, without scale and minimum.
 float DecodeCode(Format format, const uint8_t* codes, uint32_t i, uint32_t column) {
   if (format == Format::kQ8_0)
-    return static_cast<float>(static_cast<int8_t>(codes[i * kPanel + column]));
+    return static_cast<float>(static_cast<int8_t>(codes[CodeOffset(format, i, column)]));
   uint32_t word;
   std::memcpy(&word, codes + (i / 8 * kPanel + column) * 4, 4);
   uint32_t code = word >> (4 * (i % 8)) & 15;
   if (const uint32_t bits = HighBits(format); bits > 0) {
-    const uint32_t per_word = 32 / bits;
-    std::memcpy(&word, codes + ((4 + i / per_word) * kPanel + column) * 4, 4);
-    code |= (word >> (bits * (i % per_word)) & ((1u << bits) - 1)) << 4;
+    const cpu::BitPlace at = cpu::HighBitsOf(bits, i);
+    std::memcpy(&word, codes + ((4 + at.dword) * kPanel + column) * 4, 4);
+    code |= (word >> at.shift & ((1u << bits) - 1)) << 4;
   }
   return static_cast<float>(static_cast<int>(code) - Bias(format));
 }
@@ -277,8 +279,7 @@ void PanelWeight::DecodeRow(uint32_t output, float* out) const {
     const uint32_t i = k % kGroup;
     const uint8_t* codes = panel + GroupOffset(format, k / kGroup);
     if (!IsBlock(format)) {
-      const size_t bytes = CodeBytes(format) / (kGroup * kPanel);
-      out[k] = DecodeFloat(format, codes + (i * kPanel + column) * bytes);
+      out[k] = DecodeFloat(format, codes + CodeOffset(format, i, column));
       continue;
     }
     const auto [scale, minimum] = DecodeScale(format, codes + CodeBytes(format),

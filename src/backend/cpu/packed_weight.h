@@ -15,6 +15,10 @@ class PanelWeight final : public PackedWeight {
   // What Pack takes of memory: whole panels, in whole pages of the machine.
   static uint64_t PackedBytes(GgmlFormat format, uint64_t outputs, uint64_t inputs);
   static Result<std::unique_ptr<PackedWeight>> Pack(const WeightSource& source, ThreadPool& pool);
+  // A weight that Pack made.
+  static const PanelWeight& Of(const PackedWeight* weight) {
+    return *static_cast<const PanelWeight*>(weight);
+  }
 
   GgmlFormat format() const override { return format_; }
   uint32_t outputs() const override { return outputs_; }

@@ -88,10 +88,6 @@ MASU_INLINE F16 RoundBf16(F16 a) {
 MASU_INLINE F16 LoadFp16(const void* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
 }
-MASU_INLINE F16 LoadBf16(const void* p) {
-  return {_mm512_castsi512_ps(_mm512_slli_epi32(
-      _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p))), 16))};
-}
 MASU_INLINE F16 LoadInt8(const void* p) {
   return {
       _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))))};
@@ -113,6 +109,25 @@ template <int kBits>
 MASU_INLINE F16 LowBits(I16 a) {
   return {_mm512_cvtepi32_ps(_mm512_and_si512(a.v, _mm512_set1_epi32((1 << kBits) - 1)))};
 }
+MASU_INLINE I16 ShiftRightBy(I16 a, uint32_t count) { return {_mm512_srli_epi32(a.v, count)}; }
+// Byte kByte of each lane as a signed number.
+template <int kByte>
+MASU_INLINE F16 SignedByte(I16 a) {
+  return {_mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(a.v, 24 - 8 * kByte), 24))};
+}
+// The bfloat16 number in the lower or upper half of each lane.
+MASU_INLINE F16 LowerBf16(I16 a) { return {_mm512_castsi512_ps(_mm512_slli_epi32(a.v, 16))}; }
+MASU_INLINE F16 UpperBf16(I16 a) {
+  return {
+      _mm512_castsi512_ps(_mm512_and_si512(a.v, _mm512_set1_epi32(static_cast<int>(0xffff0000))))};
+}
+// The reverse, for values that are bfloat16 numbers: others are cut.
+MASU_INLINE I16 Bf16Pair(F16 lower, F16 upper) {
+  return {_mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(lower.v), 16),
+                          _mm512_and_si512(_mm512_castps_si512(upper.v),
+                                           _mm512_set1_epi32(static_cast<int>(0xffff0000))))};
+}
+MASU_INLINE void StoreInt(void* p, I16 a) { _mm512_storeu_si512(p, a.v); }
 // The low nibble of each lane, minus `bias`, as a float; one table look-up that ignores the upper
 // bits.
 template <int kBias>
@@ -249,12 +264,6 @@ MASU_INLINE F16 LoadFp16(const void* p) {
   return MASU_BOTH(_mm256_cvtph_ps(Load128(p)),
                    _mm256_cvtph_ps(Load128(static_cast<const char*>(p) + 16)));
 }
-MASU_INLINE __m256 Bf16Of8(const void* p) {
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(Load128(p)), 16));
-}
-MASU_INLINE F16 LoadBf16(const void* p) {
-  return MASU_BOTH(Bf16Of8(p), Bf16Of8(static_cast<const char*>(p) + 16));
-}
 MASU_INLINE F16 LoadInt8(const void* p) {
   const __m128i codes = Load128(p);
   return MASU_BOTH(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)),
@@ -282,6 +291,39 @@ MASU_INLINE F16 LowBits(I16 a) {
   const __m256i mask = _mm256_set1_epi32((1 << kBits) - 1);
   return MASU_BOTH(_mm256_cvtepi32_ps(_mm256_and_si256(a.lo, mask)),
                    _mm256_cvtepi32_ps(_mm256_and_si256(a.hi, mask)));
+}
+MASU_INLINE I16 ShiftRightBy(I16 a, uint32_t count) {
+  const int n = static_cast<int>(count);
+  return MASU_BOTH(_mm256_srli_epi32(a.lo, n), _mm256_srli_epi32(a.hi, n));
+}
+template <int kByte>
+MASU_INLINE __m256 SignedByteOf8(__m256i a) {
+  return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(a, 24 - 8 * kByte), 24));
+}
+template <int kByte>
+MASU_INLINE F16 SignedByte(I16 a) {
+  return MASU_BOTH(SignedByteOf8<kByte>(a.lo), SignedByteOf8<kByte>(a.hi));
+}
+MASU_INLINE F16 LowerBf16(I16 a) {
+  return MASU_BOTH(_mm256_castsi256_ps(_mm256_slli_epi32(a.lo, 16)),
+                   _mm256_castsi256_ps(_mm256_slli_epi32(a.hi, 16)));
+}
+MASU_INLINE F16 UpperBf16(I16 a) {
+  const __m256i mask = _mm256_set1_epi32(static_cast<int>(0xffff0000));
+  return MASU_BOTH(_mm256_castsi256_ps(_mm256_and_si256(a.lo, mask)),
+                   _mm256_castsi256_ps(_mm256_and_si256(a.hi, mask)));
+}
+MASU_INLINE __m256i Bf16PairOf8(__m256 lower, __m256 upper) {
+  return _mm256_or_si256(_mm256_srli_epi32(_mm256_castps_si256(lower), 16),
+                         _mm256_and_si256(_mm256_castps_si256(upper),
+                                          _mm256_set1_epi32(static_cast<int>(0xffff0000))));
+}
+MASU_INLINE I16 Bf16Pair(F16 lower, F16 upper) {
+  return MASU_BOTH(Bf16PairOf8(lower.lo, upper.lo), Bf16PairOf8(lower.hi, upper.hi));
+}
+MASU_INLINE void StoreInt(void* p, I16 a) {
+  _mm256_storeu_si256(static_cast<__m256i*>(p), a.lo);
+  _mm256_storeu_si256(static_cast<__m256i*>(p) + 1, a.hi);
 }
 template <int kBias>
 MASU_INLINE __m256 LowNibble8(__m256i a) {
@@ -439,9 +481,6 @@ MASU_INLINE T At(const void* p, int i) {
 MASU_INLINE F16 LoadFp16(const void* p) {
   return Each([&](int i) { return HalfBits(At<uint16_t>(p, i)); });
 }
-MASU_INLINE F16 LoadBf16(const void* p) {
-  return Each([&](int i) { return BitsToFloat(static_cast<uint32_t>(At<uint16_t>(p, i)) << 16); });
-}
 MASU_INLINE F16 LoadInt8(const void* p) {
   return Each([&](int i) { return static_cast<float>(At<int8_t>(p, i)); });
 }
@@ -467,6 +506,29 @@ template <int kBits>
 MASU_INLINE F16 LowBits(I16 a) {
   return Each([&](int i) { return static_cast<float>(a.v[i] & ((1u << kBits) - 1u)); });
 }
+MASU_INLINE I16 ShiftRightBy(I16 a, uint32_t count) {
+  for (uint32_t& lane : a.v) lane >>= count;
+  return a;
+}
+template <int kByte>
+MASU_INLINE F16 SignedByte(I16 a) {
+  return Each(
+      [&](int i) { return static_cast<float>(static_cast<int8_t>(a.v[i] >> (8 * kByte))); });
+}
+MASU_INLINE F16 LowerBf16(I16 a) {
+  return Each([&](int i) { return BitsToFloat(a.v[i] << 16); });
+}
+MASU_INLINE F16 UpperBf16(I16 a) {
+  return Each([&](int i) { return BitsToFloat(a.v[i] & 0xffff0000u); });
+}
+MASU_INLINE I16 Bf16Pair(F16 lower, F16 upper) {
+  I16 result;
+  for (int i = 0; i < 16; ++i) {
+    result.v[i] = (FloatToBits(lower.v[i]) >> 16) | (FloatToBits(upper.v[i]) & 0xffff0000u);
+  }
+  return result;
+}
+MASU_INLINE void StoreInt(void* p, I16 a) { __builtin_memcpy(p, a.v, sizeof(a.v)); }
 template <int kBias>
 MASU_INLINE F16 LowNibble(I16 a) {
   return Each([&](int i) { return static_cast<float>(static_cast<int>(a.v[i] & 15u) - kBias); });
@@ -494,22 +556,47 @@ MASU_INLINE void DecodePair(const std::byte* p, F16& even, F16& odd) {
 #endif
 
 // Sums and maxima over lanes: lane i meets lane i + 8, then i + 4, i + 2, i + 1.
+#if defined(__AVX2__)
+template <typename Combine>
+MASU_INLINE float Reduce(F16 a, const Combine& combine) {
+#if defined(__AVX512F__)
+  const __m256 eight = combine(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+#else
+  const __m256 eight = combine(a.lo, a.hi);
+#endif
+  const __m256 four = combine(eight, _mm256_permute2f128_ps(eight, eight, 0x11));
+  const __m256 two = combine(four, _mm256_shuffle_ps(four, four, 0x0e));
+  return _mm256_cvtss_f32(combine(two, _mm256_shuffle_ps(two, two, 0x01)));
+}
 MASU_INLINE float ReduceAdd(F16 a) {
-  float lanes[16];
-  Store(lanes, a);
-  for (int half = 8; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
+  return Reduce(a, [](__m256 x, __m256 y) { return _mm256_add_ps(x, y); });
 }
 MASU_INLINE float ReduceMax(F16 a) {
-  float lanes[16];
-  Store(lanes, a);
+  return Reduce(a, [](__m256 x, __m256 y) { return _mm256_max_ps(x, y); });
+}
+#else
+template <typename Combine>
+MASU_INLINE float Reduce(F16 a, const Combine& combine) {
   for (int half = 8; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i)
-      lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
+    for (int i = 0; i < half; ++i) a.v[i] = combine(a.v[i], a.v[i + half]);
   }
-  return lanes[0];
+  return a.v[0];
+}
+MASU_INLINE float ReduceAdd(F16 a) {
+  return Reduce(a, [](float x, float y) { return x + y; });
+}
+MASU_INLINE float ReduceMax(F16 a) {
+  return Reduce(a, [](float x, float y) { return x > y ? x : y; });
+}
+#endif
+
+// Calls function.operator()<R>() for a number of rows from 1 to kMost.
+template <uint32_t kMost, typename Function>
+MASU_INLINE void WithRows(uint32_t rows, const Function& function) {
+  if constexpr (kMost > 1) {
+    if (rows < kMost) return WithRows<kMost - 1>(rows, function);
+  }
+  function.template operator()<static_cast<int>(kMost)>();
 }
 
 MASU_INLINE F16 LoadPartial(const float* p, uint32_t count) {

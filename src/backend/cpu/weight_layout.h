@@ -1,10 +1,12 @@
 // How packed weights lie in memory. Panels of 32 outputs; a panel is a sequence of groups of 32
 // inputs. A group holds
-//   codes: F32, F16, BF16, Q8_0   [32 inputs][32 outputs]
+//   codes: F32, F16               [32 inputs][32 outputs]
+//          BF16                   [16][32 outputs][2 inputs]: as tile units take pairs
+//          Q8_0                   [8][32 outputs][4 inputs]: as dot products of bytes take them
 //          others                 [4][32 outputs] dwords: the low 4 bits of 8 successive inputs,
 //          lowest first, then
-//                                 [HighBits][32 outputs] dwords: the upper bits of successive
-//                                 inputs, lowest first
+//                                 [HighBits][32 outputs] dwords: the upper bits, where
+//                                 HighBitsOf says
 //   scales: Q8_0, Q4_0, Q5_0      [32] fp16
 //           Q4_1, Q5_1            [32] fp16 scales, [32] fp16 minima
 //           Q4_K, Q5_K            [32] and [32] bytes: factors of the super-block's scale and
@@ -42,6 +44,8 @@ enum class Format : uint8_t {
 constexpr bool IsBlock(Format f) { return f >= Format::kQ8_0; }
 constexpr bool IsSuper(Format f) { return f >= Format::kQ4_K; }
 constexpr bool IsNibble(Format f) { return f >= Format::kQ4_0; }
+// Whether the codes are exact as bfloat16 numbers, which tile units multiply.
+constexpr bool FitsTiles(Format f) { return f != Format::kF32 && f != Format::kF16; }
 constexpr bool HasMinimum(Format f) {
   return f == Format::kQ4_1 || f == Format::kQ5_1 || f == Format::kQ4_K || f == Format::kQ5_K;
 }
@@ -49,6 +53,22 @@ constexpr uint32_t HighBits(Format f) {
   return f == Format::kQ6_K                                               ? 2
          : f == Format::kQ5_0 || f == Format::kQ5_1 || f == Format::kQ5_K ? 1
                                                                           : 0;
+}
+// Where the upper bits of input i of a group are. Masking a dword of nibbles gives four bytes, of
+// the even inputs of eight or of the odd ones; one shift and one mask give their upper bits.
+struct BitPlace {
+  uint32_t dword;
+  uint32_t shift;
+};
+constexpr BitPlace HighBitsOf(uint32_t high_bits, uint32_t i) {
+  const uint32_t per_dword = 8 / high_bits;  // sets of four bytes
+  const uint32_t set = i / 8 * 2 + i % 2;
+  return {set / per_dword, i % 8 / 2 * 8 + set % per_dword * high_bits};
+}
+// Where the int8 code of activation i of a group is: the order in which four bytes of weights at a
+// time are read.
+constexpr uint32_t Int8Position(bool nibbles, uint32_t i) {
+  return nibbles ? (i / 8 * 2 + i % 2) * 4 + i % 8 / 2 : i;
 }
 // What is subtracted from an unsigned code.
 constexpr int Bias(Format f) {
@@ -60,6 +80,11 @@ constexpr uint32_t SubGroups(Format f) { return f == Format::kQ6_K ? 2 : 1; }
 constexpr uint32_t CodeBytes(Format f) {
   if (IsNibble(f)) return kGroup * kPanel / 2 + HighBits(f) * kPanel * 4;
   return kGroup * kPanel * (f == Format::kF32 ? 4 : f == Format::kQ8_0 ? 1 : 2);
+}
+// Of input i of a group of whole bytes.
+constexpr uint32_t CodeOffset(Format f, uint32_t i, uint32_t column) {
+  const uint32_t run = f == Format::kBF16 ? 2 : f == Format::kQ8_0 ? 4 : 1;  // inputs side by side
+  return (i / run * kPanel * run + column * run + i % run) * (CodeBytes(f) / (kGroup * kPanel));
 }
 constexpr uint32_t ScaleBytes(Format f) {
   if (!IsBlock(f)) return 0;

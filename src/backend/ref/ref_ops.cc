@@ -112,14 +112,34 @@ Result<std::unique_ptr<PackedWeight>> RefOps::PackWeight(const WeightSource& sou
   return std::unique_ptr<PackedWeight>(std::move(weight));
 }
 
+namespace {
+
+// Groups of 32 rounded to multiples of their largest magnitude / 127.
+void RoundToInt8(std::span<float> x) {
+  for (; !x.empty(); x = x.subspan(32)) {
+    float largest = 0;
+    for (const float value : x.first(32)) largest = std::max(largest, std::abs(value));
+    if (largest == 0) continue;
+    for (float& value : x.first(32))
+      value = std::nearbyint(value * (127.0f / largest)) * (largest / 127.0f);
+  }
+}
+
+}  // namespace
+
 void RefOps::Linear(LinearBatch batch) {
   for (const LinearArgs& args : batch) {
     const auto& weight = static_cast<const FloatWeight&>(*args.weight);
+    const bool int8 =
+        args.activations == Activations::kInt8 && BlockShapeOf(weight.format()).elements > 1;
     for (uint32_t r = 0; r < args.rows; ++r) {
+      const float* row = args.x + r * args.x_stride;
+      std::vector<float> x(row, row + weight.inputs());
+      if (int8) RoundToInt8(x);
       for (uint32_t o = 0; o < weight.outputs(); ++o) {
         double sum = args.bias != nullptr ? args.bias[o] : 0.0;
         for (uint32_t i = 0; i < weight.inputs(); ++i) {
-          sum += static_cast<double>(args.x[r * args.x_stride + i]) * weight.row(o)[i];
+          sum += static_cast<double>(x[i]) * weight.row(o)[i];
         }
         float& y = args.y[r * args.y_stride + o];
         y = static_cast<float>(args.accumulate ? y + sum : sum);
