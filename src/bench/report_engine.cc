@@ -184,12 +184,12 @@ std::string Pooled(const BenchJson& report) {
 }
 
 std::string Skipped(const BenchJson& report) {
-  std::string list;
+  std::vector<NotRunReason> reasons;
   for (const BenchJson& skipped : report.at("skipped")) {
-    list += fmt::format("<li><b>{}</b>: {}</li>", EscapeHtml(skipped.at("name").get<std::string>()),
-                        EscapeHtml(skipped.at("reason").get<std::string>()));
+    reasons.push_back(
+        {skipped.at("name").get<std::string>(), skipped.at("reason").get<std::string>()});
   }
-  return list.empty() ? "" : "<section><h2>Not run</h2><ul>" + list + "</ul></section>";
+  return NotRun(reasons);
 }
 
 }  // namespace

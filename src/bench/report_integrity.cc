@@ -51,6 +51,10 @@ std::string Checks(const BenchJson& report, double limit) {
 
 std::string IntegritySections(const BenchJson& report) {
   const double limit = report.at("limit").get<double>();
+  std::vector<NotRunReason> reasons;
+  for (const BenchJson& reason : report.at("skipped")) {
+    reasons.push_back({"", reason.get<std::string>()});
+  }
   const bool passed = report.at("passed").get<bool>();
   return Section("What checking pages costs",
                  fmt::format("{}, {}. Steps with checks against steps without, in turn; the limit "
@@ -59,7 +63,8 @@ std::string IntegritySections(const BenchJson& report) {
                              report.at("isa").get<std::string>(), 100 * limit),
                  HtmlChip(passed ? "good" : "bad", passed ? "within the limit" : "over the limit") +
                      Steps(report, limit) + "<h3>Headers of a large step</h3>" +
-                     Checks(report, limit));
+                     Checks(report, limit)) +
+         NotRun(reasons);
 }
 
 }  // namespace masu

@@ -109,7 +109,14 @@ std::string KernelSections(const BenchJson& report) {
                                                      "GB/s", "GFLOP/s", "roofline", "limit"},
                                                     rows)));
   }
-  return html;
+  std::vector<NotRunReason> reasons;
+  for (const BenchJson& skipped : report.at("skipped")) {
+    const auto text = [&skipped](const char* key) { return skipped.at(key).get<std::string>(); };
+    reasons.push_back({fmt::format("{} {} of {} on {}", CaseText(skipped), text("dtype"),
+                                   text("shape"), text("isa")),
+                       text("reason")});
+  }
+  return html + NotRun(reasons);
 }
 
 }  // namespace masu

@@ -27,6 +27,15 @@ std::string Section(const std::string& title, const std::string& muted, const st
                      EscapeHtml(muted), body);
 }
 
+std::string NotRun(const std::vector<NotRunReason>& reasons) {
+  std::string list;
+  for (const auto& [name, reason] : reasons) {
+    list += "<li>" + (name.empty() ? "" : "<b>" + EscapeHtml(name) + "</b>: ") +
+            EscapeHtml(reason) + "</li>";
+  }
+  return list.empty() ? "" : "<section><h2>Not run</h2><ul>" + list + "</ul></section>";
+}
+
 std::string ArmLegend(const std::vector<std::string>& names) {
   std::string html = "<ul class=\"legend\">";
   for (size_t i = 0; i < names.size(); ++i) html += "<li>" + HtmlArm(i, names[i]) + "</li>";
@@ -35,8 +44,7 @@ std::string ArmLegend(const std::vector<std::string>& names) {
 
 std::string RatioCell(const BenchJson& ratio, double least) {
   const double value = ratio.at("ratio").get<double>();
-  // Bounds are 0 and null where there were too few pairs.
-  const BenchJson& high = ratio.at("high");
+  const BenchJson& high = ratio.at("high");  // null, as low, with too few pairs
   if (!high.is_number()) return HtmlCell(fmt::format("{:.3f}", value));
   const double low = ratio.at("low").get<double>();
   const char* kind = low >= least ? "good" : value >= least ? "warn" : "bad";

@@ -33,6 +33,12 @@ std::string ServeSections(const std::vector<BenchJson>& reports, const TokenCost
 // --- what they share ---
 
 std::string Section(const std::string& title, const std::string& muted, const std::string& body);
+struct NotRunReason {
+  std::string name;  // empty: the reason names it
+  std::string reason;
+};
+// A section; nothing without reasons.
+std::string NotRun(const std::vector<NotRunReason>& reasons);
 // HTML list of arms in their colours.
 std::string ArmLegend(const std::vector<std::string>& names);
 // "1.042" and below it its bounds; green, amber or red by whether it keeps to `least`.

@@ -97,7 +97,14 @@ BenchJson Kernel() {
                       {"version", 1},
                       {"activation_dtype", "float32"},
                       {"rooflines", {ToJson(FastMachine())}},
-                      {"results", BenchJson::array()}};
+                      {"results", BenchJson::array()},
+                      {"skipped",
+                       {{{"op", "linear"},
+                         {"part", "down"},
+                         {"dtype", "q4_k"},
+                         {"shape", "smollm2"},
+                         {"isa", "avx2"},
+                         {"reason", "its blocks of 256"}}}}};
   for (const int rows : {1, 64}) {
     report["results"].push_back({{"op", "linear"},
                                  {"part", "qkv"},
@@ -133,7 +140,8 @@ BenchJson Integrity() {
              {"headers", 16384},
              {"check_seconds", 1e-5},
              {"cold_seconds", 4e-5},
-             {"share", 0.0004}}}}};
+             {"share", 0.0004}}}},
+          {"skipped", {"int4: groups of 32"}}};
 }
 
 BenchJson Serve(const char* dtype, int concurrency, double throughput) {
@@ -198,6 +206,7 @@ TEST(BenchReportPage, KernelsAgainstTheRoofline) {
   EXPECT_THAT(page, HasSubstr("<h3>linear qkv, 1b</h3>"));
   EXPECT_THAT(page, HasSubstr("1.23 ms<small>9 of 9 quiet</small>"));
   EXPECT_THAT(page, HasSubstr("83 %<div class=\"bar\"><i style=\"width:83.0%\">"));
+  EXPECT_THAT(page, HasSubstr("<b>linear down q4_k of smollm2 on avx2</b>: its blocks of 256"));
 }
 
 TEST(BenchReportPage, IntegrityKeepsToItsLimit) {
@@ -206,6 +215,7 @@ TEST(BenchReportPage, IntegrityKeepsToItsLimit) {
   EXPECT_THAT(page, HasSubstr("<span class=\"chip good\">+0.40 %</span>"));
   EXPECT_THAT(page, HasSubstr("<span class=\"chip warn\">+3.00 %</span>"));
   EXPECT_THAT(page, HasSubstr("16384"));
+  EXPECT_THAT(page, HasSubstr("<li>int4: groups of 32</li>"));
 }
 
 TEST(BenchReportPage, LoadTestsMakeCurves) {
