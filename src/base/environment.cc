@@ -18,6 +18,7 @@ Environment Environment::Read() {
   environment.isa = Get("MASU_ISA");
   environment.home = Get("MASU_HOME").value_or(Get("HOME").value_or(".") + "/.cache/masu");
   environment.api_key = Get("MASU_API_KEY");
+  environment.openai_api_key = Get("OPENAI_API_KEY");
   environment.log_level = Get("MASU_LOG_LEVEL");
   environment.test_data = Get("MASU_TEST_DATA").value_or("../shared");
   return environment;

@@ -240,7 +240,7 @@ Result<std::vector<std::unique_ptr<EngineArm>>> EngineBenchmark::StartArms(const
     if (trace_) trace_->SetRecording(true);
     const Result<void> started = arm->Start();
     if (trace_) trace_->SetRecording(false);
-    MASU_TRY(started);
+    if (!started.ok()) return started.error();
     arms.push_back(std::move(arm));
   }
   return arms;

@@ -137,6 +137,11 @@ TEST(EngineBenchmark, PromptsAreComputedOnRequest) {
     EXPECT_EQ(arm.at("ttft_seconds").at("count"), 3);
   EXPECT_EQ(json.at("fill"), "prefill");
   options.fill = ContextFill::kRandom;
+  // One pair has no bounds.
+  options.prefill_pairs = 1;
+  const Json one = RunJson(options).at("prefill").at(0).at("arms").at(1).at("ratio");
+  EXPECT_EQ(one.at("pairs"), 1);
+  EXPECT_TRUE(one.at("low").is_null() && one.at("high").is_null());
   options.prefill_pairs = 0;
   const Json filled = RunJson(options);
   EXPECT_TRUE(filled.at("prefill").empty());

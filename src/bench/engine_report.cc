@@ -145,6 +145,7 @@ std::string EngineRunToText(const EngineRun& run) {
 
 std::string EngineRunToJson(const EngineRun& run) {
   BenchJson json = {{"benchmark", "engine"},
+                    {"version", kBenchJsonVersion},
                     {"isa", run.isa},
                     {"activation_dtype", run.activation_dtype},
                     {"kv_cache_memory_bytes", run.kv_cache_bytes},

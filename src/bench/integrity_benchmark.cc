@@ -15,6 +15,7 @@
 #include "bench/paired.h"
 #include "bench/report_parts.h"
 #include "engine/engine.h"
+#include "engine/engine_memory.h"
 #include "engine/loaded_model.h"
 #include "kv/kv_cache.h"
 
@@ -156,18 +157,27 @@ Result<CheckShare> ShareOfStep(const std::shared_ptr<LoadedModel>& model, Engine
   return share;
 }
 
-Result<std::vector<CheckShare>> SharesOfSteps(const std::shared_ptr<LoadedModel>& model,
-                                              EngineConfig config, const BenchProgress& progress) {
+struct CheckShares {
+  std::vector<CheckShare> measured;
+  std::vector<std::string> skipped;  // encodings that this model cannot have: why
+};
+
+Result<CheckShares> SharesOfSteps(const std::shared_ptr<LoadedModel>& model, EngineConfig config,
+                                  const BenchProgress& progress) {
   const std::pair<const char*, const char*> encodings[] = {
       {"bfloat16", "auto"}, {"float16", "auto"}, {"fp8", "dynamic"}, {"fp8", "unit"},
       {"fp8_e5m2", "auto"}, {"int8", "auto"},    {"int4", "auto"},   {"float32", "auto"}};
-  std::vector<CheckShare> shares;
-  for (const auto& [dtype, scale] : encodings) {
-    progress(0.3 + 0.7 * static_cast<double>(shares.size()) / std::size(encodings), dtype);
-    config.kv_cache_dtype = dtype;
-    config.kv_scale = scale;
+  CheckShares shares;
+  for (size_t i = 0; i < std::size(encodings); ++i) {
+    progress(0.3 + 0.7 * static_cast<double>(i) / std::size(encodings), encodings[i].first);
+    config.kv_cache_dtype = encodings[i].first;
+    config.kv_scale = encodings[i].second;
+    if (const auto layouts = ConfiguredLayouts(model->config, config); !layouts.ok()) {
+      shares.skipped.push_back(layouts.error().message);
+      continue;
+    }
     MASU_ASSIGN_OR_RETURN(CheckShare share, ShareOfStep(model, config));
-    shares.push_back(std::move(share));
+    shares.measured.push_back(std::move(share));
   }
   return shares;
 }
@@ -176,42 +186,46 @@ Result<std::vector<CheckShare>> SharesOfSteps(const std::shared_ptr<LoadedModel>
 
 std::string Percent(double share) { return fmt::format("{:+.2f} %", 100 * share); }
 
-std::string ToText(const std::vector<StepCost>& costs, const std::vector<CheckShare>& shares,
-                   uint32_t pairs, bool passed) {
+std::string ToText(const std::vector<StepCost>& costs, const CheckShares& shares, uint32_t pairs,
+                   bool passed) {
   MarkdownTable steps({"requests", "cost", "lower 95 %", "upper 95 %"});
   for (const StepCost& cost : costs) {
     steps.Add({cost.requests == 0 ? "all" : std::to_string(cost.requests), Percent(cost.cost()),
                Percent(cost.ratio.low - 1), Percent(cost.bound())});
   }
   MarkdownTable checks({"encoding", "step", "headers", "compare", "cold", "share"});
-  for (const CheckShare& share : shares) {
+  for (const CheckShare& share : shares.measured) {
     checks.Add({fmt::format("{}, {}", share.kv_cache_dtype, share.kv_scale),
                 fmt::format("{:.1f} ms", 1e3 * share.step_seconds), FormatCount(share.headers),
                 fmt::format("{:.3f} ms", 1e3 * share.check_seconds),
                 fmt::format("{:.3f} ms", 1e3 * share.cold_seconds),
                 fmt::format("{:.3f} %", 100 * share.share())});
   }
+  std::string skipped;
+  for (const std::string& reason : shares.skipped) skipped += "not run: " + reason + "\n";
   return fmt::format("cost of checks, {} pairs of decode steps each\n{}\n", pairs, steps.Format()) +
          fmt::format("share of a step at {} requests x {} tokens, block size {}\n{}\n", kRequests,
                      kTokens, kBlockSize, checks.Format()) +
-         (passed ? "both under 1 %\n" : "NOT under 1 %\n");
+         skipped + (passed ? "both under 1 %\n" : "NOT under 1 %\n");
 }
 
 std::string ToJson(const LoadedModel& model, const std::vector<StepCost>& costs,
-                   const std::vector<CheckShare>& shares, bool passed) {
+                   const CheckShares& shares, bool passed) {
   BenchJson json = {{"benchmark", "integrity"},
+                    {"version", kBenchJsonVersion},
                     {"model", model.name},
                     {"isa", model.isa},
                     {"limit", kLimit},
                     {"passed", passed},
                     {"steps", BenchJson::array()},
-                    {"checks", BenchJson::array()}};
+                    {"checks", BenchJson::array()},
+                    {"skipped", shares.skipped}};
   for (const StepCost& cost : costs) {
     BenchJson row = {{"requests", nullptr}, {"ratio", ToJson(cost.ratio)}};
     if (cost.requests > 0) row["requests"] = cost.requests;
     json["steps"].push_back(std::move(row));
   }
-  for (const CheckShare& share : shares) {
+  for (const CheckShare& share : shares.measured) {
     json["checks"].push_back({{"kv_cache_dtype", share.kv_cache_dtype},
                               {"kv_scale", share.kv_scale},
                               {"step_seconds", share.step_seconds},
@@ -239,12 +253,12 @@ Result<BenchReport> RunIntegrityBenchmark(const IntegrityBenchOptions& options,
   config.kv_cache_dtype = "fp8";
   MASU_ASSIGN_OR_RETURN(const std::vector<StepCost> costs,
                         CompareSteps(model, config, options.pairs, progress));
-  MASU_ASSIGN_OR_RETURN(const std::vector<CheckShare> shares,
-                        SharesOfSteps(model, config, progress));
+  MASU_ASSIGN_OR_RETURN(const CheckShares shares, SharesOfSteps(model, config, progress));
   progress(1, "done");
-  const bool passed =
-      costs.back().bound() < kLimit &&
-      std::ranges::all_of(shares, [](const CheckShare& share) { return share.share() < kLimit; });
+  const bool passed = costs.back().bound() < kLimit &&
+                      std::ranges::all_of(shares.measured, [](const CheckShare& share) {
+                        return share.share() < kLimit;
+                      });
   return BenchReport{.text = ToText(costs, shares, options.pairs, passed),
                      .json = ToJson(*model, costs, shares, passed),
                      .passed = passed};

@@ -91,14 +91,6 @@ KernelResult Measure(KernelWorkload& load, const KernelCase& what, const std::st
           .contended = PerCall(samples.contended(), calls)};
 }
 
-Result<bool> RoundsToBf16(const std::string& activation_dtype, const Ops& ops) {
-  if (activation_dtype == "auto") return ops.multiplies_bf16();
-  if (activation_dtype == "bfloat16") return true;
-  if (activation_dtype == "float32") return false;
-  return InvalidArgument("unknown --activation-dtype '{}'; use auto, float32 or bfloat16",
-                         activation_dtype);
-}
-
 Result<KernelSettings> MakeSettings(const KernelBenchOptions& options) {
   KernelSettings settings{.ops = options.ops.empty() ? KernelNames() : options.ops,
                           .formats = options.formats,
@@ -135,21 +127,27 @@ Result<void> RunIsa(const std::string& isa, const KernelBenchOptions& options,
       CreateOps({.backend = "cpu", .isa = isa, .num_threads = options.num_threads}));
   progress(0, isa + " roofline");
   MASU_ASSIGN_OR_RETURN(Roofline roofline, MeasureOrTake(options, *ops));
-  MASU_ASSIGN_OR_RETURN(settings.bf16_activations, RoundsToBf16(options.activation_dtype, *ops));
-  run.activation_dtype = settings.bf16_activations ? "bfloat16" : "float32";
+  const std::string& name = options.activation_dtype;
+  settings.int8_activations = name == "int8";
+  settings.bf16_activations = name == "bfloat16" || (name != "float32" && ops->multiplies_bf16());
+  run.activation_dtype = settings.int8_activations   ? "int8"
+                         : settings.bf16_activations ? "bfloat16"
+                                                     : "float32";
   MASU_ASSIGN_OR_RETURN(ContentionProbe probe, ContentionProbe::Create(*ops));
   const std::vector<KernelCase> cases = ListCases(settings);
+  std::unique_ptr<KernelWorkload> load;
   for (size_t i = 0; i < cases.size(); ++i) {
     const KernelCase& what = cases[i];
     progress(static_cast<double>(i) / static_cast<double>(cases.size()),
              fmt::format("{} {} {}", isa, CaseName(what), what.dtype));
-    auto load = MakeWorkload(*ops, what, settings);
-    if (!load.ok()) {
+    auto made = MakeWorkload(*ops, what, settings, std::move(load));
+    if (!made.ok()) {
       // A block format may not divide one of a shape's sizes; what no shape can have was refused.
-      run.skipped.push_back({what, isa, load.error().message});
+      run.skipped.push_back({what, isa, made.error().message});
       continue;
     }
-    run.results.push_back(Measure(*load.value(), what, isa, probe, options.seconds_per_case));
+    load = std::move(made).value();
+    run.results.push_back(Measure(*load, what, isa, probe, options.seconds_per_case));
   }
   // Once more: whatever was slowed down at the start may be free now.
   MASU_ASSIGN_OR_RETURN(const Roofline again, MeasureOrTake(options, *ops));
@@ -158,7 +156,12 @@ Result<void> RunIsa(const std::string& isa, const KernelBenchOptions& options,
 }
 
 // Names are refused before anything is measured.
-Result<void> CheckNames(const KernelSettings& settings) {
+Result<void> CheckNames(const KernelSettings& settings, const std::string& activation_dtype) {
+  const char* known[] = {"auto", "float32", "bfloat16", "int8"};
+  if (std::ranges::find(known, activation_dtype) == std::end(known)) {
+    return InvalidArgument("unknown --activation-dtype '{}'; use {}", activation_dtype,
+                           fmt::join(known, ", "));
+  }
   for (const std::string& format : settings.formats) {
     if (const auto parsed = ParseWeightFormat(format); !parsed.ok()) return parsed.error();
   }
@@ -230,6 +233,7 @@ BenchJson ResultJson(const KernelResult& result, const Roofline& roofline) {
 
 std::string ToJson(const KernelRun& run) {
   BenchJson json = {{"benchmark", "kernel"},
+                    {"version", kBenchJsonVersion},
                     {"activation_dtype", run.activation_dtype},
                     {"quiet_ratio", ContentionProbe::kQuietRatio},
                     {"rooflines", BenchJson::array()},
@@ -260,7 +264,7 @@ const std::vector<std::string>& KernelNames() {
 Result<BenchReport> RunKernelBenchmark(const KernelBenchOptions& options,
                                        const BenchProgress& progress) {
   MASU_ASSIGN_OR_RETURN(const KernelSettings settings, MakeSettings(options));
-  MASU_TRY(CheckNames(settings));
+  MASU_TRY(CheckNames(settings, options.activation_dtype));
   KernelRun run;
   const std::vector<std::string> isas = IsasOf(options);
   for (size_t i = 0; i < isas.size(); ++i) {

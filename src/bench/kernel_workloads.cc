@@ -8,7 +8,6 @@
 
 #include "bench/random_data.h"
 #include "plan/kv_options.h"
-#include "quant/half.h"
 
 namespace masu {
 namespace {
@@ -31,81 +30,84 @@ uint32_t CopiesOf(double bytes) {
 
 double Floats(double count) { return count * sizeof(float); }
 
-std::vector<float> Activations(size_t count, bool bf16) {
-  std::vector<float> values = RandomActivations(count);
-  if (bf16) {
-    for (float& value : values) value = Bf16ToFloat(FloatToBf16(value));
-  }
-  return values;
-}
-
 // --- linear ---
 
 // Products that run as one parallel region: Q, K and V, for instance.
 class LinearWorkload final : public KernelWorkload {
  public:
-  static Result<std::unique_ptr<KernelWorkload>> Make(Ops& ops, const KernelCase& what, bool bf16) {
-    MASU_ASSIGN_OR_RETURN(const GgmlFormat format, ParseWeightFormat(what.dtype));
-    const BlockShape& s = what.shape;
+  static Result<std::unique_ptr<KernelWorkload>> Make(Ops& ops, const KernelCase& what,
+                                                      const KernelSettings& settings,
+                                                      std::unique_ptr<KernelWorkload> last) {
+    auto* same = dynamic_cast<LinearWorkload*>(last.get());
+    std::unique_ptr<LinearWorkload> load;
+    if (same != nullptr && same->HasWeightsOf(what)) {
+      load.reset(same);
+      (void)last.release();
+    } else {
+      last.reset();  // its weights go before others are packed
+      load = std::make_unique<LinearWorkload>(ops, what);
+      MASU_TRY(load->Pack());
+    }
+    load->SetRows(what.rows, settings);
+    return std::unique_ptr<KernelWorkload>(std::move(load));
+  }
+
+  LinearWorkload(Ops& ops, KernelCase what) : ops_(ops), what_(std::move(what)) {
+    const BlockShape& s = what_.shape;
     const uint32_t q = s.num_heads * s.head_dim;
     const uint32_t kv = s.num_kv_heads * s.head_dim;
-    auto load = std::make_unique<LinearWorkload>();
-    load->ops_ = &ops;
-    load->inputs_ = what.part == "down"     ? s.intermediate_size
-                    : what.part == "output" ? q
-                                            : s.hidden_size;
-    const std::vector<uint32_t> outputs =
-        what.part == "qkv"       ? std::vector<uint32_t>{q, kv, kv}
-        : what.part == "gate_up" ? std::vector<uint32_t>{s.intermediate_size, s.intermediate_size}
-        : what.part == "head"    ? std::vector<uint32_t>{s.vocab_size}
-                                 : std::vector<uint32_t>{s.hidden_size};
-    const uint32_t block = BlockShapeOf(format).elements;
-    if (load->inputs_ % block != 0) {
-      return InvalidArgument("{} has blocks of {} values, which do not divide {} inputs",
-                             what.dtype, block, load->inputs_);
-    }
-    MASU_TRY(load->Pack(format, outputs));
-    const uint32_t all_outputs = std::accumulate(outputs.begin(), outputs.end(), 0u);
-    load->rows_ = what.rows;
-    load->x_ = Activations(size_t{what.rows} * load->inputs_, bf16);
-    load->y_.resize(size_t{what.rows} * all_outputs);
-    load->stride_ = all_outputs;
-    load->work.activation_bytes = Floats(1.0 * what.rows * (load->inputs_ + all_outputs));
-    load->work.operations = 2.0 * what.rows * load->inputs_ * all_outputs;
-    return std::unique_ptr<KernelWorkload>(std::move(load));
+    inputs_ = s.hidden_size;
+    outputs_ = {s.hidden_size};
+    if (what_.part == "qkv") outputs_ = {q, kv, kv};
+    if (what_.part == "gate_up") outputs_ = {s.intermediate_size, s.intermediate_size};
+    if (what_.part == "head") outputs_ = {s.vocab_size};
+    if (what_.part == "output") inputs_ = q;
+    if (what_.part == "down") inputs_ = s.intermediate_size;
+    stride_ = std::accumulate(outputs_.begin(), outputs_.end(), 0u);
   }
 
   void Run() override {
     const Copy& copy = copies_[next_];
     next_ = (next_ + 1) % copies_.size();
-    std::vector<LinearArgs>& products = products_;
-    products.clear();
+    products_.clear();
     float* y = y_.data();
     for (const auto& weight : copy) {
-      products.push_back({.weight = weight.get(),
-                          .x = x_.data(),
-                          .x_stride = inputs_,
-                          .rows = rows_,
-                          .y = y,
-                          .y_stride = stride_});
+      products_.push_back({.weight = weight.get(),
+                           .x = x_.data(),
+                           .x_stride = inputs_,
+                           .rows = what_.rows,
+                           .y = y,
+                           .y_stride = stride_,
+                           .activations = activations_});
       y += weight->outputs();
     }
-    ops_->Linear(products);
+    ops_.Linear(products_);
   }
 
  private:
   using Copy = std::vector<std::unique_ptr<PackedWeight>>;
 
-  Result<void> Pack(GgmlFormat format, const std::vector<uint32_t>& outputs) {
-    const uint32_t most = *std::max_element(outputs.begin(), outputs.end());
+  bool HasWeightsOf(const KernelCase& what) const {
+    return what.part == what_.part && what.dtype == what_.dtype &&
+           what.shape.name == what_.shape.name;
+  }
+
+  Result<void> Pack() {
+    MASU_ASSIGN_OR_RETURN(const GgmlFormat format, ParseWeightFormat(what_.dtype));
+    const uint32_t block = BlockShapeOf(format).elements;
+    if (inputs_ % block != 0) {
+      return InvalidArgument("{} has blocks of {} values, which do not divide {} inputs",
+                             what_.dtype, block, inputs_);
+    }
+    const uint32_t most = *std::max_element(outputs_.begin(), outputs_.end());
     const std::vector<std::byte> source = RandomWeight(format, most, inputs_);
     size_t copies = 1;
     while (copies_.size() < copies) {
       Copy copy;
-      for (const uint32_t count : outputs) {
+      for (const uint32_t count : outputs_) {
         MASU_ASSIGN_OR_RETURN(
             auto weight,
-            ops_->PackWeight(
+            ops_.PackWeight(
                 {.format = format, .outputs = count, .inputs = inputs_, .data = source.data()}));
         if (copies_.empty()) work.weight_bytes += static_cast<double>(weight->bytes());
         copy.push_back(std::move(weight));
@@ -116,10 +118,24 @@ class LinearWorkload final : public KernelWorkload {
     return {};
   }
 
-  Ops* ops_ = nullptr;
+  void SetRows(uint32_t rows, const KernelSettings& settings) {
+    what_.rows = rows;
+    const bool blocks = BlockShapeOf(copies_.front().front()->format()).elements > 1;
+    activations_ = settings.int8_activations && blocks ? Activations::kInt8
+                   : settings.bf16_activations         ? Activations::kBFloat16
+                                                       : Activations::kFloat32;
+    x_ = RandomActivations(size_t{rows} * inputs_, settings.bf16_activations);
+    y_.assign(size_t{rows} * stride_, 0);
+    work.activation_bytes = Floats(1.0 * rows * (inputs_ + stride_));
+    work.operations = 2.0 * rows * inputs_ * stride_;
+  }
+
+  Ops& ops_;
+  KernelCase what_;
   uint32_t inputs_ = 0;
-  uint32_t rows_ = 0;
-  size_t stride_ = 0;
+  std::vector<uint32_t> outputs_;  // of each product of the region
+  uint32_t stride_ = 0;            // all of them
+  Activations activations_ = Activations::kFloat32;
   std::vector<Copy> copies_;
   std::vector<LinearArgs> products_;
   std::vector<float> x_;  // [rows, inputs]
@@ -213,7 +229,7 @@ class CacheWorkload final : public KernelWorkload {
     }
     const size_t rows = size_t{sequences} * rows_each;
     const size_t width = size_t{shape_.num_heads + 2 * shape_.num_kv_heads} * shape_.head_dim;
-    qkv_ = Activations(rows * width, bf16_);
+    qkv_ = RandomActivations(rows * width, bf16_);
     out_.resize(rows * shape_.num_heads * shape_.head_dim);
   }
 
@@ -338,29 +354,20 @@ class RowWorkload final : public KernelWorkload {
 
 bool HasCache(const std::string& op) { return op == "attention" || op == "kv_write"; }
 
-void AddCases(const KernelSettings& settings, const std::string& op, const BlockShape& shape,
-              uint32_t rows, std::vector<KernelCase>& cases) {
-  KernelCase one{.op = op, .shape = shape, .rows = rows};
-  if (op == "linear") {
-    for (const std::string& format : settings.formats) {
-      for (const char* part : {"qkv", "output", "gate_up", "down", "head"}) {
-        if (std::string_view(part) == "head" && rows > kMostLogitRows) continue;
-        one.part = part;
-        one.dtype = format;
-        cases.push_back(one);
-      }
+// Those of all numbers of rows stand together, so that weights are set up once for them.
+void AddCases(const KernelSettings& settings, KernelCase one, std::vector<KernelCase>& cases) {
+  for (const uint32_t rows : settings.rows) {
+    one.rows = rows;
+    if ((one.part == "head" || one.op == "row_stats") && rows > kMostLogitRows) continue;
+    if (!HasCache(one.op)) {
+      cases.push_back(one);
+      continue;
     }
-  } else if (HasCache(op)) {
     one.context = std::max(settings.context, rows);
-    for (const std::string& kv : settings.kv) {
-      one.dtype = kv;
-      one.part = "decode";
-      if (rows <= kMostDecodes) cases.push_back(one);
-      one.part = "chunk";
-      if (rows >= kLeastChunk) cases.push_back(one);
-    }
-  } else if (op != "row_stats" || rows <= kMostLogitRows) {
-    cases.push_back(one);
+    one.part = "decode";
+    if (rows <= kMostDecodes) cases.push_back(one);
+    one.part = "chunk";
+    if (rows >= kLeastChunk) cases.push_back(one);
   }
 }
 
@@ -401,15 +408,29 @@ std::vector<KernelCase> ListCases(const KernelSettings& settings) {
   std::vector<KernelCase> cases;
   for (const std::string& op : settings.ops) {
     for (const BlockShape& shape : settings.shapes) {
-      for (const uint32_t rows : settings.rows) AddCases(settings, op, shape, rows, cases);
+      if (op == "linear") {
+        for (const std::string& format : settings.formats) {
+          for (const char* part : {"qkv", "output", "gate_up", "down", "head"})
+            AddCases(settings, {.op = op, .part = part, .dtype = format, .shape = shape}, cases);
+        }
+      } else if (HasCache(op)) {
+        for (const std::string& kv : settings.kv)
+          AddCases(settings, {.op = op, .dtype = kv, .shape = shape}, cases);
+      } else {
+        AddCases(settings, {.op = op, .shape = shape}, cases);
+      }
     }
   }
   return cases;
 }
 
 Result<std::unique_ptr<KernelWorkload>> MakeWorkload(Ops& ops, const KernelCase& what,
-                                                     const KernelSettings& settings) {
-  if (what.op == "linear") return LinearWorkload::Make(ops, what, settings.bf16_activations);
+                                                     const KernelSettings& settings,
+                                                     std::unique_ptr<KernelWorkload> last) {
+  if (what.op == "linear") {
+    return LinearWorkload::Make(ops, what, settings, std::move(last));
+  }
+  last.reset();  // two caches at once may be more than there is memory for
   if (HasCache(what.op)) return CacheWorkload::Make(ops, what, settings);
   return std::unique_ptr<KernelWorkload>(
       std::make_unique<RowWorkload>(ops, what, settings.bf16_activations));

@@ -49,6 +49,7 @@ struct KernelSettings {
   uint32_t context = 0;
   uint32_t block_size = 16;
   bool bf16_activations = false;
+  bool int8_activations = false;  // of products with weights in block formats
 };
 // Every combination that makes sense.
 std::vector<KernelCase> ListCases(const KernelSettings& settings);
@@ -60,8 +61,10 @@ class KernelWorkload {
   Work work;               // of one call
 };
 
-// Errors: a format or encoding that is unknown or does not fit the shape, memory that is not there.
+// `last`: that of the case before, or null; its data is taken over where it is the same. Errors: a
+// format or encoding that is unknown or does not fit the shape, memory that is not there.
 Result<std::unique_ptr<KernelWorkload>> MakeWorkload(Ops& ops, const KernelCase& what,
-                                                     const KernelSettings& settings);
+                                                     const KernelSettings& settings,
+                                                     std::unique_ptr<KernelWorkload> last = {});
 
 }  // namespace masu

@@ -61,12 +61,17 @@ TEST(ListCases, DecodesAndChunks) {
 // Bytes and operations by hand.
 TEST(Workloads, CountWhatTheyMove) {
   const auto ops = MakeOps();
-  const KernelSettings settings = SettingsOf(KernelNames(), {3});
+  // Weights of the first are taken over by the second.
+  KernelSettings settings = SettingsOf(KernelNames(), {7, 3});
+  settings.int8_activations = true;  // of q4_0; bf16 weights take what x has
+  std::unique_ptr<KernelWorkload> load;
   for (const KernelCase& what : ListCases(settings)) {
-    const auto load = MakeWorkload(*ops, what, settings);
-    ASSERT_TRUE(load.ok()) << what.op << ": " << load.error().message;
-    for (int i = 0; i < 3; ++i) load.value()->Run();
-    const Work& work = load.value()->work;
+    auto made = MakeWorkload(*ops, what, settings, std::move(load));
+    ASSERT_TRUE(made.ok()) << what.op << ": " << made.error().message;
+    load = std::move(made).value();
+    for (int i = 0; i < 3; ++i) load->Run();
+    if (what.rows == 7) continue;
+    const Work& work = load->work;
     SCOPED_TRACE(what.op + " " + what.part + " " + what.dtype);
     if (what.op == "linear" && what.part == "gate_up") {
       // 256 outputs of 64 inputs; 18 bytes for 32 values of q4_0.
@@ -96,7 +101,7 @@ TEST(Workloads, AChunkSeesWhatIsBeforeIt) {
                         .rows = 64,
                         .context = 64};
   const Work work = MakeWorkload(*ops, what, settings).value()->work;
-  EXPECT_EQ(work.operations, 4.0 * 4 * 32 * (64 * 65 / 2));
+  EXPECT_EQ(work.operations, 4.0 * 4 * 32 * 64 * 65 / 2);
 }
 
 TEST(Workloads, ABlockThatDoesNotDivideIsNamed) {
@@ -218,6 +223,7 @@ TEST(KernelBenchmark, RefusesUnknownNamesBeforeItMeasures) {
   refused([](KernelBenchOptions& o) { o.kv = {"int7"}; }, "int7");
   refused([](KernelBenchOptions& o) { o.shapes = {"tall"}; }, "tall");
   refused([](KernelBenchOptions& o) { o.ops = {"softmax"}; }, "softmax");
+  refused([](KernelBenchOptions& o) { o.activation_dtype = "int7"; }, "int7");
   refused([](KernelBenchOptions& o) { o.isas = {"neon"}; }, "neon");
 }
 

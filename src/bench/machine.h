@@ -68,7 +68,9 @@ class ContentionProbe {
   // be spinning as a sample begins.
   static Result<ContentionProbe> Create(Ops& ops);
 
-  // Seconds of the faster of two products: the first one may have to wake threads up.
+  // Seconds of the fastest of some products: the first ones may have to wake threads up, or fetch
+  // what the sample took from the caches. What a neighbour takes, it takes from all of them.
+  static constexpr int kTries = 5;
   double Measure();
   // Of the slower probe around a sample; decided when all are known, as the best one is needed.
   bool IsQuiet(double probe_seconds) const { return probe_seconds <= kQuietRatio * best_; }

@@ -5,13 +5,15 @@
 #include <cstring>
 #include <random>
 
+#include "quant/half.h"
+
 namespace masu {
 namespace {
 
 // Distinct rows of a weight and pages of a cache: more than one, so that neighbours differ;
 // encoding is scalar and slow.
 constexpr uint32_t kDistinctRows = 64;
-constexpr uint32_t kDistinctPages = 4;
+constexpr uint32_t kDistinctPages = 2;
 
 void FillNormal(std::span<float> values, std::mt19937_64& random) {
   std::normal_distribution<float> normal;
@@ -26,10 +28,13 @@ constexpr std::pair<const char*, GgmlFormat> kFormats[] = {
 
 }  // namespace
 
-std::vector<float> RandomActivations(size_t count, uint64_t seed) {
-  std::mt19937_64 random(seed);
+std::vector<float> RandomActivations(size_t count, bool bf16) {
+  std::mt19937_64 random(1);
   std::vector<float> values(count);
   FillNormal(values, random);
+  if (bf16) {
+    for (float& value : values) value = Bf16ToFloat(FloatToBf16(value));
+  }
   return values;
 }
 

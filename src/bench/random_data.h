@@ -15,8 +15,8 @@
 
 namespace masu {
 
-// Standard normal numbers.
-std::vector<float> RandomActivations(size_t count, uint64_t seed = 1);
+// Standard normal numbers, rounded to bfloat16 on request: what a product takes as such.
+std::vector<float> RandomActivations(size_t count, bool bf16 = false);
 
 // A weight as a checkpoint stores it: normal numbers of variance 1 / inputs, so that products are
 // of size 1. Some rows are drawn and encoded, the others repeat them. `inputs` is a multiple of the

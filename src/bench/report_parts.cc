@@ -12,11 +12,11 @@ BenchJson ToJson(const Summary& summary) {
 }
 
 BenchJson ToJson(const RatioEstimate& ratio) {
+  const bool bounded = std::isfinite(ratio.high);
   return {{"pairs", ratio.pairs},
           {"ratio", ratio.ratio},
-          {"low", ratio.low},
-          // nlohmann writes numbers that are not finite as null.
-          {"high", ratio.high}};
+          {"low", bounded ? BenchJson(ratio.low) : BenchJson()},
+          {"high", bounded ? BenchJson(ratio.high) : BenchJson()}};
 }
 
 BenchJson ToJson(const Roofline& roofline) {

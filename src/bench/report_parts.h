@@ -10,6 +10,8 @@
 namespace masu {
 
 using BenchJson = nlohmann::ordered_json;
+// "version" beside "benchmark", the command's name: raised when a key changes its meaning.
+inline constexpr int kBenchJsonVersion = 1;
 
 BenchJson ToJson(const Summary& summary);
 BenchJson ToJson(const RatioEstimate& ratio);  // bounds that do not exist are null

@@ -1,11 +1,13 @@
 // `masu bench`: runs what was asked for and writes its reports.
 #include <cstdio>
 
+#include "base/report_file.h"
 #include "bench/engine_benchmark.h"
 #include "bench/integrity_benchmark.h"
 #include "bench/kernel_benchmark.h"
+#include "bench/report.h"
+#include "bench/serve_benchmark.h"
 #include "cli/commands.h"
-#include "cli/report_file.h"
 
 namespace masu {
 namespace {
@@ -19,6 +21,12 @@ struct RunOne {
   }
   Result<BenchReport> operator()(const IntegrityBenchOptions& options) const {
     return RunIntegrityBenchmark(options, ShowProgress);
+  }
+  Result<BenchReport> operator()(const ServeBenchOptions& options) const {
+    return RunServeBenchmark(options, ShowProgress);
+  }
+  Result<BenchReport> operator()(const ReportBenchOptions& options) const {
+    return RunReportBenchmark(options);
   }
 };
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/report_file.h"
 #include "cli/commands.h"
-#include "cli/report_file.h"
 #include "quality/eval_report.h"
 #include "quality/eval_text.h"
 #include "quality/evaluated_model.h"

@@ -572,7 +572,7 @@ ParsedCommandLine ParseCommandLine(int argc, const char* const* argv) {
 
   BenchOptions bench;
   CLI::App* bench_app = app.add_subcommand("bench", "measure speed, against this machine's limits");
-  AddBenchCommands(*bench_app, environment.isa, bench);
+  AddBenchCommands(*bench_app, environment, bench);
 
   CLI::App* version_app = app.add_subcommand("version", "print the version");
 

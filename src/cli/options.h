@@ -10,6 +10,8 @@
 #include "bench/engine_benchmark.h"
 #include "bench/integrity_benchmark.h"
 #include "bench/kernel_benchmark.h"
+#include "bench/report.h"
+#include "bench/serve_options.h"
 #include "engine/engine_config.h"
 #include "quality/eval_task.h"
 #include "server/server_config.h"
@@ -106,7 +108,9 @@ struct PlanOptions {
 };
 // What each command of `masu bench` takes is in src/bench.
 struct BenchOptions {
-  std::variant<KernelBenchOptions, EngineBenchOptions, IntegrityBenchOptions> command;
+  std::variant<KernelBenchOptions, EngineBenchOptions, IntegrityBenchOptions, ServeBenchOptions,
+               ReportBenchOptions>
+      command;
   std::string json;  // a file; "-": standard output, instead of text; empty: none
 };
 struct VersionOptions {};

@@ -2,8 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
+#include "cli/options_bench_serve.h"
 #include "cli/options_eval.h"
 
 namespace masu {
@@ -24,8 +26,10 @@ void AddCommand(CLI::App& bench, BenchOptions& options, const char* name, const 
   CLI::App* app = bench.add_subcommand(name, help);
   const auto own = std::make_shared<Options>();
   add(*app, *own);
-  app->add_flag("--json{-}", options.json,
-                "print JSON instead of tables; --json=FILE: write it to a file beside them");
+  if constexpr (!std::is_same_v<Options, ReportBenchOptions>) {  // which measures nothing
+    app->add_flag("--json{-}", options.json,
+                  "print JSON instead of tables; --json=FILE: write it to a file beside them");
+  }
   app->callback([own, &options] { options.command = std::move(*own); });
 }
 
@@ -58,9 +62,10 @@ void AddKernelOptions(CLI::App& app, KernelBenchOptions& options) {
   AddNames(app, "--kv", options.kv,
            "attention, kv_write: encodings of K and V, as --kv-cache-dtype has them")
       ->capture_default_str();
-  AddNames(app, "--isa", options.isas,
-           "instruction sets: scalar, avx2, avx512; default: all that this CPU has but scalar, "
-           "which takes minutes");
+  AddNames(
+      app, "--isa", options.isas,
+      "instruction sets: scalar, avx2, avx512, amx; default: all that this CPU has but scalar, "
+      "which takes minutes");
   AddNames(app, "--shape", options.shapes,
            "sizes of the layers that operations are part of: smollm2, 1b, 8b, or "
            "HIDDEN/FFN/HEADS/KV_HEADS/HEAD_DIM such as 2048/8192/32/8/64")
@@ -74,7 +79,8 @@ void AddKernelOptions(CLI::App& app, KernelBenchOptions& options) {
   app.add_option("--block-size", options.block_size, "tokens per KV page: 8, 16, 32, 64 or 128")
       ->capture_default_str();
   app.add_option("--activation-dtype", options.activation_dtype,
-                 "auto (bfloat16 where the CPU multiplies it), float32 or bfloat16")
+                 "auto (bfloat16 where the CPU multiplies it), float32, bfloat16, or int8: of "
+                 "products with weights in block formats")
       ->capture_default_str();
   app.add_option("--threads", options.num_threads, "0: all CPUs this process may use")
       ->check(CLI::Range(0, 1024))
@@ -145,9 +151,21 @@ void AddIntegrityBenchOptions(CLI::App& app, const std::optional<std::string>& i
       ->capture_default_str();
 }
 
+void AddReportBenchOptions(CLI::App& app, ReportBenchOptions& options) {
+  app.add_option("FILE", options.files, "JSON that --json=FILE or --save-result wrote")->required();
+  app.add_option("--out", options.out, "the HTML page to write")->type_name("FILE")->required();
+  app.add_option(
+         "--cost-per-hour", options.cost_per_hour,
+         "price of the machine, in any currency: shows what a million tokens cost; default: "
+         "costs relative to the baseline's")
+      ->check(CLI::Range(0.0, 1e9))
+      ->type_name("PRICE");
+}
+
 }  // namespace
 
-void AddBenchCommands(CLI::App& app, const std::optional<std::string>& isa, BenchOptions& options) {
+void AddBenchCommands(CLI::App& app, const Environment& environment, BenchOptions& options) {
+  const std::optional<std::string>& isa = environment.isa;
   app.require_subcommand(1);
   AddCommand<KernelBenchOptions>(app, options, "kernel",
                                  "each operation against the limits of this machine",
@@ -164,6 +182,15 @@ void AddBenchCommands(CLI::App& app, const std::optional<std::string>& isa, Benc
                                     [&](CLI::App& command, IntegrityBenchOptions& own) {
                                       AddIntegrityBenchOptions(command, isa, own);
                                     });
+  AddCommand<ServeBenchOptions>(
+      app, options, "serve", "a server under load: times of requests, at any rate or concurrency",
+      [&](CLI::App& command, ServeBenchOptions& own) {
+        own.api_key = environment.openai_api_key.value_or("");
+        AddServeBenchOptions(command, own);
+      });
+  AddCommand<ReportBenchOptions>(app, options, "report",
+                                 "a page with plots from the JSON of the other commands",
+                                 AddReportBenchOptions);
 }
 
 }  // namespace masu

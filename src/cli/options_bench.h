@@ -1,9 +1,7 @@
 // The options of `masu bench`; a file of its own for its length. Internal to cli/options*.cc.
 #pragma once
 
-#include <optional>
-#include <string>
-
+#include "base/environment.h"
 #include "cli/options.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
@@ -13,7 +11,6 @@ class App;
 namespace masu {
 
 // The commands under `masu bench`. After parsing, `options` is what the one that was named takes.
-// `isa` is what the environment asks for.
-void AddBenchCommands(CLI::App& app, const std::optional<std::string>& isa, BenchOptions& options);
+void AddBenchCommands(CLI::App& app, const Environment& environment, BenchOptions& options);
 
 }  // namespace masu

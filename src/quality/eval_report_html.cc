@@ -4,6 +4,8 @@
 
 #include "quality/eval_plots.h"
 #include "quality/eval_report.h"
+#include "quality/html_page.h"
+#include "quality/svg_plot.h"
 
 namespace masu {
 namespace {
@@ -11,87 +13,9 @@ namespace {
 // Answers side by side, for each setting and check. JSON has them all.
 constexpr size_t kShownItems = 100;
 
-constexpr const char* kStyle = R"(
-:root { color-scheme: light dark; --page: #f6f7f9; --card: #fff; --text: #1c2330; --muted: #667085;
-  --grid: #e4e7ec; --good: #157f4b; --good-back: #e3f5ea; --warn: #8a5a00; --warn-back: #fdf0d5;
-  --bad: #b3261e; --bad-back: #fde7e5; --accent: #2456c7; --series-0: #667085; --series-1: #2456c7;
-  --series-2: #c2571a; --series-3: #157f4b; --series-4: #8b3fb0; --series-5: #b3261e;
-  --series-6: #00798c; --series-7: #937200; }
-@media (prefers-color-scheme: dark) { :root { --page: #12151b; --card: #1b2029; --text: #e6e9ef;
-  --muted: #97a1b2; --grid: #323a47; --good: #6bd69c; --good-back: #17352a; --warn: #f0c065;
-  --warn-back: #3a2f16; --bad: #ff9a90; --bad-back: #40201f; --accent: #8fb1ff;
-  --series-0: #97a1b2; --series-1: #7ea6ff; --series-2: #ffa066; --series-3: #6bd69c;
-  --series-4: #d09bf0; --series-5: #ff8d85; --series-6: #5fd0e0; --series-7: #e3c44f; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--text);
-  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 1200px; margin: 0 auto; padding: 32px 20px 64px; }
-h1 { font-size: 26px; margin: 0 0 4px; overflow-wrap: anywhere; }
-h2 { font-size: 19px; margin: 0 0 4px; }
-h3 { font-size: 15px; margin: 20px 0 6px; }
-p { margin: 4px 0 12px; }
-.muted { color: var(--muted); }
-section { background: var(--card); border: 1px solid var(--grid); border-radius: 10px;
-  padding: 20px 22px; margin-top: 20px; }
-.advice { border-left: 4px solid var(--accent); font-weight: 600; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: 7px 10px; border-bottom: 1px solid var(--grid);
-  vertical-align: top; }
-th { color: var(--muted); font-weight: 600; font-size: 13px; white-space: nowrap; }
-tbody tr:last-child td { border-bottom: 0; }
-td.name { white-space: nowrap; }
-td.number, th.number { text-align: right; white-space: nowrap; }
-th.number { white-space: normal; vertical-align: bottom; }
-td small { color: var(--muted); display: block; }
-td small.bad { color: var(--bad); background: none; }
-.good { color: var(--good); background: var(--good-back); }
-.warn { color: var(--warn); background: var(--warn-back); }
-.bad { color: var(--bad); background: var(--bad-back); }
-.chip { display: inline-block; border-radius: 99px; padding: 1px 9px; font-size: 13px;
-  font-weight: 600; white-space: nowrap; }
-.dot { display: inline-block; width: 10px; height: 10px; border-radius: 50%; margin-right: 8px; }
-.bar { background: var(--grid); height: 5px; border-radius: 3px; margin-top: 5px; min-width: 72px; }
-.bar i { display: block; height: 5px; border-radius: 3px; background: var(--accent); }
-svg { max-width: 100%; height: auto; display: block; margin: 6px 0 14px; font: 12px system-ui, sans-serif; }
-.maps { display: flex; flex-wrap: wrap; gap: 24px; }
-details { border: 1px solid var(--grid); border-radius: 8px; margin-top: 10px; }
-summary { cursor: pointer; padding: 8px 12px; }
-details .scroll { padding: 0 12px 8px; }
-.answers { table-layout: fixed; min-width: 760px; }
-.answers td { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 13px; }
-ul { margin: 6px 0 0; padding-left: 20px; }
-.flags { list-style: none; padding: 8px 10px 0; }
-.flags li { margin-top: 6px; }
-footer { margin-top: 24px; font-size: 13px; }
-@media print { section { break-inside: avoid; } }
-)";
-
-std::string Cell(const std::string& html, const std::string& classes = "number") {
-  return fmt::format("<td class=\"{}\">{}</td>", classes, html);
-}
-
-std::string Chip(const char* kind, const std::string& text) {
-  return fmt::format("<span class=\"chip {}\">{}</span>", kind, EscapeHtml(text));
-}
-
 std::string SettingName(const Evaluation& evaluation, size_t s) {
-  return fmt::format("<span class=\"dot\" style=\"background:{}\"></span>{}{}", SeriesColor(s),
-                     EscapeHtml(evaluation.settings[s].name),
-                     s == 0 ? " <span class=\"muted\">baseline</span>" : "");
-}
-
-std::string Header(const std::vector<std::string>& names) {
-  std::string html = "<thead><tr>";
-  for (size_t i = 0; i < names.size(); ++i) {
-    html += fmt::format("<th{}>{}</th>", i == 0 ? "" : " class=\"number\"", EscapeHtml(names[i]));
-  }
-  return html + "</tr></thead>";
-}
-
-std::string Table(const std::vector<std::string>& header, const std::string& rows) {
-  return "<div class=\"scroll\"><table>" + Header(header) + "<tbody>" + rows +
-         "</tbody></table></div>";
+  return HtmlArm(s, evaluation.settings[s].name) +
+         (s == 0 ? " <span class=\"muted\">baseline</span>" : "");
 }
 
 // Half the limit is good, up to the limit is to be watched.
@@ -114,21 +38,20 @@ std::string SummaryScore(const TaskRun& run) {
 std::string SummaryRow(const Evaluation& evaluation, size_t s) {
   const SettingReport& setting = evaluation.settings[s];
   std::string name = SettingName(evaluation, s);
-  if (!setting.flags.empty()) name += " " + Chip("bad", "flagged");
-  std::string row = "<tr>" + Cell(name, "name");
-  row += Cell(fmt::format(
-      "{}<small>{:.3f} of 16 bits</small><div class=\"bar\"><i style=\"width:{:.1f}%\"></i></div>",
-      setting.bytes_per_token, setting.share_of_16_bits,
-      100 * std::min(1.0, setting.share_of_16_bits)));
+  if (!setting.flags.empty()) name += " " + HtmlChip("bad", "flagged");
+  std::string row = "<tr>" + HtmlCell(name, "name");
+  row += HtmlCell(fmt::format("{}<small>{:.3f} of 16 bits</small>{}", setting.bytes_per_token,
+                              setting.share_of_16_bits, HtmlBar(setting.share_of_16_bits)));
   if (evaluation.kl) {
     const auto& arm = setting.divergence;
-    row += arm ? Cell(Chip(KlKind(setting), fmt::format("{:.2e}", arm->mean_kl)) +
-                      fmt::format("<small>max {:.1e}</small>", arm->max_kl))
-               : Cell("0");
-    row += Cell(arm ? fmt::format("{:.2f} %", 100 * arm->top1_agreement) : "100 %");
-    row += Cell(fmt::format("{:.3f}", arm ? arm->perplexity : evaluation.kl->baseline_perplexity));
+    row += arm ? HtmlCell(HtmlChip(KlKind(setting), fmt::format("{:.2e}", arm->mean_kl)) +
+                          fmt::format("<small>max {:.1e}</small>", arm->max_kl))
+               : HtmlCell("0");
+    row += HtmlCell(arm ? fmt::format("{:.2f} %", 100 * arm->top1_agreement) : "100 %");
+    row +=
+        HtmlCell(fmt::format("{:.3f}", arm ? arm->perplexity : evaluation.kl->baseline_perplexity));
   }
-  for (const TaskReport& task : evaluation.tasks) row += Cell(SummaryScore(task.runs[s]));
+  for (const TaskReport& task : evaluation.tasks) row += HtmlCell(SummaryScore(task.runs[s]));
   return row + "</tr>";
 }
 
@@ -137,8 +60,8 @@ std::string Flags(const Evaluation& evaluation) {
   std::string list;
   for (size_t s = 0; s < evaluation.settings.size(); ++s) {
     for (const std::string& flag : evaluation.settings[s].flags) {
-      list += fmt::format("<li>{} {}: {}</li>", Chip("bad", "flagged"), SettingName(evaluation, s),
-                          EscapeHtml(flag));
+      list += fmt::format("<li>{} {}: {}</li>", HtmlChip("bad", "flagged"),
+                          SettingName(evaluation, s), EscapeHtml(flag));
     }
   }
   return list.empty() ? "" : "<ul class=\"flags\">" + list + "</ul>";
@@ -150,7 +73,7 @@ std::string Summary(const Evaluation& evaluation) {
   for (const TaskReport& task : evaluation.tasks) header.push_back(task.name);
   std::string rows;
   for (size_t s = 0; s < evaluation.settings.size(); ++s) rows += SummaryRow(evaluation, s);
-  return "<section><h2>Summary</h2>" + Table(header, rows) + Flags(evaluation) + "</section>";
+  return "<section><h2>Summary</h2>" + HtmlTable(header, rows) + Flags(evaluation) + "</section>";
 }
 
 std::string KlByPosition(const Evaluation& evaluation) {
@@ -162,35 +85,38 @@ std::string KlByPosition(const Evaluation& evaluation) {
     }
     series.push_back(std::move(one));
   }
+  std::string plot = LinePlot(series, {.x_label = "position in the window",
+                                       .y_label = "mean KL, nats",
+                                       .y_axis = PlotAxis::kLog10});
+  if (plot.empty()) plot = "<p class=\"muted\">no difference at any position</p>";
   return fmt::format(
       "<section><h2>KL divergence by position</h2><p class=\"muted\">KL({} || encoding) of the "
       "next-token distributions, over {} tokens of {} in windows of {}.</p>{}</section>",
       EscapeHtml(evaluation.settings.front().name), evaluation.kl->tokens,
-      EscapeHtml(evaluation.kl->text_name), evaluation.kl->window,
-      LogLinePlot(series, "position in the window", "mean KL, nats"));
+      EscapeHtml(evaluation.kl->text_name), evaluation.kl->window, plot);
 }
 
 std::string TaskRow(const Evaluation& evaluation, const TaskReport& task, size_t s) {
   const TaskRun& run = task.runs[s];
-  std::string row = "<tr>" + Cell(SettingName(evaluation, s), "name");
-  row += Cell(fmt::format("{}<small>{:.1f} to {:.1f}</small>", FormatShare(run.score),
-                          100 * run.interval.low, 100 * run.interval.high));
-  for (const auto& [name, value] : run.extra) row += Cell(fmt::format("{:.3f}", value));
+  std::string row = "<tr>" + HtmlCell(SettingName(evaluation, s), "name");
+  row += HtmlCell(fmt::format("{}<small>{:.1f} to {:.1f}</small>", FormatShare(run.score),
+                              100 * run.interval.low, 100 * run.interval.high));
+  for (const auto& [name, value] : run.extra) row += HtmlCell(fmt::format("{:.3f}", value));
   if (run.mean_log_likelihood) {
-    row += Cell(fmt::format("{:.3f}", *run.mean_log_likelihood));
+    row += HtmlCell(fmt::format("{:.3f}", *run.mean_log_likelihood));
   }
   if (const auto& pairs = run.comparison; pairs) {
-    row += Cell(fmt::format("{}<small>{} lost, {} gained</small>", pairs->flipped(), pairs->lost,
-                            pairs->gained));
-    row += Cell(std::to_string(pairs->changed));
-    row += Cell(Chip(pairs->is_worse() ? "bad" : "good", FormatP(pairs->mcnemar_p)));
+    row += HtmlCell(fmt::format("{}<small>{} lost, {} gained</small>", pairs->flipped(),
+                                pairs->lost, pairs->gained));
+    row += HtmlCell(std::to_string(pairs->changed));
+    row += HtmlCell(HtmlChip(pairs->is_worse() ? "bad" : "good", FormatP(pairs->mcnemar_p)));
     if (const auto& change = pairs->log_likelihood; change) {
-      row += Cell(fmt::format("{:+.4f}<small>{:+.4f} to {:+.4f}</small>", change->mean,
-                              change->interval.low, change->interval.high));
+      row += HtmlCell(fmt::format("{:+.4f}<small>{:+.4f} to {:+.4f}</small>", change->mean,
+                                  change->interval.low, change->interval.high));
     }
   } else {
-    row += Cell("") + Cell("") + Cell("");
-    if (run.mean_log_likelihood) row += Cell("");
+    row += HtmlCell("") + HtmlCell("") + HtmlCell("");
+    if (run.mean_log_likelihood) row += HtmlCell("");
   }
   return row + "</tr>";
 }
@@ -206,9 +132,9 @@ std::string HeatMaps(const Evaluation& evaluation, const TaskReport& task) {
 }
 
 std::string Verdict(const EvalItem& item) {
-  if (IsRight(item)) return Chip("good", "right");
-  if (item.score > 0) return Chip("warn", FormatShare(item.score));
-  return Chip("bad", "wrong");
+  if (IsRight(item)) return HtmlChip("good", "right");
+  if (item.score > 0) return HtmlChip("warn", FormatShare(item.score));
+  return HtmlChip("bad", "wrong");
 }
 
 std::string Answers(const Evaluation& evaluation, const TaskReport& task, size_t s) {
@@ -257,7 +183,7 @@ std::string Task(const Evaluation& evaluation, const TaskReport& task) {
       "<section id=\"{0}\"><h2>{0}</h2><p class=\"muted\">{1}; {2} questions. Bars are 95 % "
       "intervals, the dashed line is the baseline.</p>{3}{4}{5}{6}</section>",
       EscapeHtml(task.name), EscapeHtml(task.description), baseline.items.size(), DotPlot(dots),
-      Table(header, rows), HeatMaps(evaluation, task), answers);
+      HtmlTable(header, rows), HeatMaps(evaluation, task), answers);
 }
 
 std::string Skipped(const Evaluation& evaluation) {
@@ -290,11 +216,7 @@ std::string EvaluationToHtml(const Evaluation& evaluation) {
       "<footer class=\"muted\">Written by masu eval. p: McNemar's exact test on the same "
       "questions, two-sided. Score intervals are Wilson's, those of differences are paired; all "
       "are 95 %.</footer>";
-  return fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-      "content=\"width=device-width, initial-scale=1\"><title>masu eval: {}</title><style>{}"
-      "</style></head><body><main>{}</main></body></html>\n",
-      model, kStyle, body);
+  return HtmlPage("masu eval: " + evaluation.model, body);
 }
 
 }  // namespace masu

@@ -1,4 +1,4 @@
-#include "cli/report_file.h"
+#include "base/report_file.h"
 
 namespace masu {
 
