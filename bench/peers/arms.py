@@ -92,7 +92,7 @@ class Process:
     def last_words(self):
         """The last line of the log that names an error, or the last of all."""
         lines = [line.strip() for line in self.log_path.read_text(errors="replace").splitlines() if line.strip()]
-        errors = [line for line in lines if "Error" in line or "error" in line]
+        errors = [line for line in lines if "rror" in line and "WARN" not in line]
         return (errors or lines or ["without a word"])[-1][:200]
 
     def ask(self, seconds, **request):

@@ -44,6 +44,8 @@ PATIENCE = 150
 RUNTIME_BYTES = 3 << 29
 # How long the machine is looked at before each pair: some ticks of the kernel's clock of 10 ms.
 PROBE_SECONDS = 0.3
+# CPUs that others may keep busy on a machine that is called quiet.
+QUIET = 0.2
 
 
 def arguments():
@@ -53,14 +55,16 @@ def arguments():
     def listed(name, values, text):
         parser.add_argument(name, default=",".join(map(str, values)), help=f"{text} (default: %(default)s)")
     listed("--peers", PEERS, "peers to compare with")
-    listed("--weights", (16, 8, 4), "bits of the weights")
-    listed("--kv", (16, 8), "bits of K and V")
+    listed("--weights", (16, 8, 4), "bits of the weights: 16, 8, 4")
+    listed("--kv", (16, 8), "bits of K and V: 16, 8")
     parser.add_argument("--cells", metavar="TEXT", default="", help="only cells whose name has one of these parts, such as prefill or x1-,x8-")
     parser.add_argument("--fill", choices=("auto", "own", "shared"), default="auto",
                         help="K and V of the sequences of a decode: each its own, or all on one prompt's; auto: own if the prompts are "
                              f"computed within {FILL_SECONDS} s or need not be")
     parser.add_argument("--threads", type=int, default=2, help="of each engine (default: 2)")
     parser.add_argument("--cell-seconds", type=float, default=45, help="no pair is begun that would end after this (default: 45)")
+    parser.add_argument("--wait-quiet", type=float, default=10, metavar="SECONDS",
+                        help="wait before each pair while other programs are busy, at most so long (default: 10)")
     parser.add_argument("--seconds", type=float, default=math.inf, help="no cell and no engine is begun after this")
     parser.add_argument("--again", action="store_true", help="measure all selected cells again, also skipped ones")
     parser.add_argument("--report", action="store_true", help="measure nothing, print the tables")
@@ -187,6 +191,14 @@ def busy_elsewhere():
     return (busy_ticks() - before) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - start)
 
 
+def wait_until_quiet(seconds):
+    """Waits while other programs are busy, at most so long; returns how many CPUs they keep busy in the end."""
+    deadline = time.monotonic() + seconds
+    while (busy := busy_elsewhere()) > QUIET and time.monotonic() < deadline:
+        time.sleep(1)
+    return busy
+
+
 def sample(arm, cell, steps, number):
     """Tokens per second."""
     if cell.kind == "prefill":
@@ -208,19 +220,19 @@ def warm_up(arms, cell):
 
 def measure(options, cell, masu, peer):
     """Tokens per second of both, in pairs."""
-    rates, busy, longest = {masu: [], peer: []}, [], 0.0
+    rates, busy, longest, spent = {masu: [], peer: []}, [], 0.0, 0.0
     steps = warm_up(rates, cell)
     # A long prompt can take so long that two pairs must do.
     least = LEAST_PAIRS if cell.kind == "decode" else LEAST_PAIRS - 1
-    start = time.monotonic()
     for pair in range(MOST_PAIRS):
-        began = time.monotonic()
-        busy.append(busy_elsewhere())
-        if pair >= least and began - start + longest > options.cell_seconds:
+        if pair >= least and spent + longest > options.cell_seconds:
             break
+        busy.append(wait_until_quiet(options.wait_quiet))
+        began = time.monotonic()
         for arm in (masu, peer) if pair % 2 == 0 else (peer, masu):
             rates[arm].append(sample(arm, cell, steps, pair))
         longest = max(longest, time.monotonic() - began)
+        spent += time.monotonic() - began
     return {"masu_rates": rates[masu], "peer_rates": rates[peer], "steps": steps, "busy": max(busy),
             "versions": [masu.version, peer.version], "flags": [masu.flags, peer.flags]}
 
