@@ -173,6 +173,13 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+// Sets with kernels for attention of their own.
+std::vector<std::string> AttentionIsas() {
+  std::vector<std::string> isas = SupportedIsas();
+  std::erase_if(isas, [](const std::string& isa) { return isa == "avx512bf16" || isa == "amx"; });
+  return isas;
+}
+
 TEST(Attention, MatchesTheOracleInEveryEncodingBlockSizeAndIsa) {
   const auto oracle = MakeOps("ref", std::nullopt, 1);
   for (const Case& c : kCases) {
@@ -182,7 +189,7 @@ TEST(Attention, MatchesTheOracleInEveryEncodingBlockSizeAndIsa) {
       const Scene scene(c, block_size, 6, 2, head_dim, 75, block_size);
       const std::vector<float> expected = scene.Run(*oracle, 75, false);
       std::vector<float> first;
-      for (const std::string& isa : SupportedIsas()) {
+      for (const std::string& isa : AttentionIsas()) {
         const std::vector<float> out = scene.Run(*MakeOps("cpu", isa, 2), 75, false);
         // Rotation, a scale read as bfloat16 and sums of 75 terms in float: a few hundred units of
         // 2^-24 on values of size 1. A wrong slot, scale or head is an error of size 1.
@@ -230,9 +237,9 @@ TEST(Attention, WindowsMatchTheOracleAndNeverReadReturnedPages) {
         const Scene scene(c, block_size, 6, 2, HasGroups(c) ? 32 : 16, 620, window);
         const std::vector<float> expected = scene.Run(*oracle, 620, false, window);
         std::vector<float> first;
-        for (const std::string& isa : SupportedIsas()) {
-          if (isa == "scalar" && window != 65)
-            continue;  // slow; one window shows that it is the same code
+        for (const std::string& isa : AttentionIsas()) {
+          // Slow; one window shows that it is the same code.
+          if ((isa == "scalar" || isa == "avx2") && window != 65) continue;
           const auto ops = MakeOps("cpu", isa, 2);
           const std::vector<float> out = scene.Run(*ops, 620, false, window);
           for (size_t i = 0; i < out.size(); ++i) {
@@ -352,7 +359,7 @@ TEST(KvLayout, EveryIsaWritesTheBytesOfTheReference) {
       return std::vector<std::byte>(arena->base(), arena->base() + arena->size());
     };
     expected = write(*MakeOps("ref", std::nullopt, 1));
-    for (const std::string& isa : SupportedIsas()) {
+    for (const std::string& isa : AttentionIsas()) {
       const std::vector<std::byte> bytes = write(*MakeOps("cpu", isa, 2));
       size_t different = 0;
       for (size_t i = 0; i < bytes.size(); ++i) different += bytes[i] != expected[i] ? 1 : 0;

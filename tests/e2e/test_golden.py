@@ -10,7 +10,7 @@ from serving import BINARY
 
 DUMP = BINARY.parent / "tests/dump_logprobs"
 FLAGS = {"avx2": {"avx2", "fma"}, "avx512": {"avx512f", "avx512bw", "avx512vl", "avx512dq"},
-         "avx512bf16": {"avx512_bf16", "avx512vbmi", "avx512_vnni"}, "amx": {"amx_tile", "amx_bf16"}}
+         "avx512vbmi": {"avx512vbmi", "avx512_vnni"}, "avx512bf16": {"avx512_bf16", "avx512vbmi", "avx512_vnni"}, "amx": {"amx_tile", "amx_bf16"}}
 
 
 def cpu_flags():

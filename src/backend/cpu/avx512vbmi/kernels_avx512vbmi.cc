@@ -7,6 +7,7 @@
 namespace masu::cpu::avx512vbmi {
 
 void Extend(Kernels& kernels) {
+  kernels.isa = "avx512vbmi";
   kernels.linear_int8 = LinearInt8;
   kernels.attention = Attention;
 }
