@@ -56,8 +56,10 @@ constexpr size_t kLeastSamples = 3;
 ProbedSamples TakeSamples(KernelWorkload& load, ContentionProbe& probe, double seconds,
                           uint32_t& calls) {
   ProbedSamples first(probe);
-  load.Run();  // what is allocated or read for the first time
-  const double once = first.Take([&] { load.Run(); });
+  double once = first.Take([&] { load.Run(); });
+  // What was allocated, read or woken up for the first time must not count; of a long call it is
+  // little.
+  if (once < 10 * kLeastSampleSeconds) once = first.Take([&] { load.Run(); });
   calls = static_cast<uint32_t>(std::max(1.0, kLeastSampleSeconds / once));
   ProbedSamples samples(probe);
   double spent = 0;
