@@ -29,10 +29,10 @@ struct ForwardBatch {
 struct ModelOptions {
   bool bf16_activations = false;  // stored activations are bfloat16 numbers
   bool int8_activations = false;  // products with quantized weights take them as int8
-  uint32_t max_rows = 2048;      // rows of one ForwardBatch
-  uint32_t max_logit_rows = 64;  // rows of one Logits call
-  uint32_t max_position = 0;     // 0: the model's
-  bool condition_keys = true;    // model/key_conditioning.h
+  uint32_t max_rows = 2048;       // rows of one ForwardBatch
+  uint32_t max_logit_rows = 64;   // rows of one Logits call
+  uint32_t max_position = 0;      // 0: the model's
+  bool condition_keys = true;     // model/key_conditioning.h
 };
 
 class Model {

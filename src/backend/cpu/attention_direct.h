@@ -261,14 +261,14 @@ MASU_INLINE void DirectTileValues(const AttentionTask& task, uint32_t position,
   WithEncoding(side.encoding, [&]<Encoding kEncoding>() {
     for (uint32_t t = 0; t < kTile; t += 32) {
       const PageCursor at[2] = {Locate(task, position + t), Locate(task, position + t + 16)};
-      if (position + t + kTile < task.kv_end) {
-        const size_t bytes =
-            IsInt4(kEncoding) ? task.head_dim * 8 : task.head_dim * 16 * ElementBytes(kEncoding);
-        for (uint32_t half = 0; half < 2; ++half) {
-          const PageCursor ahead = Locate(task, position + t + half * 16 + kTile);
-          const std::byte* next = ahead.page + side.offset + size_t{ahead.slot / 16} * bytes;
-          for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(next + line);
-        }
+      // The same blocks of the next tile.
+      const size_t bytes = IsInt4(kEncoding) ? size_t{task.head_dim} * 8
+                                             : size_t{task.head_dim} * 16 * ElementBytes(kEncoding);
+      for (uint32_t ahead = position + t + kTile; ahead < position + t + kTile + 32; ahead += 16) {
+        if (ahead >= task.kv_end) break;
+        const PageCursor cursor = Locate(task, ahead);
+        const std::byte* next = cursor.page + side.offset + size_t{cursor.slot / 16} * bytes;
+        for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(next + line);
       }
       for (uint32_t d = 0; d < task.head_dim; d += 32) {
         ForRowRuns<kDirectRows32>(rows, [&]<int R>(uint32_t r) {
