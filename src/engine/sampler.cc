@@ -1,7 +1,9 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "engine/random.h"
@@ -28,6 +30,55 @@ struct MoreLikely {
     return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
   }
 };
+
+// e^x for x <= 0 with a relative error below 2e-7 (Cephes' expf, as Exp in backend/cpu/simd.h); 0
+// below -87. Without branches: loops over a vocabulary become vector code.
+float Exp(float x) {
+  // 1.5 * 2^23: the sum's low bits are the value rounded to nearest.
+  constexpr float kAnchor = 12582912.0f;
+  const float clamped = x > -87.0f ? x : -87.0f;
+  const float anchored = clamped * 1.44269504088896341f + kAnchor;
+  const float n = anchored - kAnchor;
+  const float r = clamped - n * 0.693359375f + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  const float power = p * (r * r) + r + 1.0f;
+  const auto exponent = std::bit_cast<uint32_t>(anchored) - std::bit_cast<uint32_t>(kAnchor);
+  const auto bits = std::bit_cast<uint32_t>(power) + (exponent << 23);
+  return x < -87.0f ? 0.0f : std::bit_cast<float>(bits);
+}
+
+// Entries that are summed and searched at a time.
+constexpr size_t kBlock = 512;
+
+// In eight interleaved sums: one after the other would be as slow as its additions.
+float Sum(std::span<const float> values) {
+  float lanes[8] = {};
+  size_t i = 0;
+  for (; i + 8 <= values.size(); i += 8) {
+    for (size_t lane = 0; lane < 8; ++lane) lanes[lane] += values[i + lane];
+  }
+  for (; i < values.size(); ++i) lanes[i % 8] += values[i];
+  float sum = 0;
+  for (const float lane : lanes) sum += lane;
+  return sum;
+}
+
+float Largest(std::span<const float> values) {
+  float lanes[8];
+  std::ranges::fill(lanes, kMinusInfinity);
+  size_t i = 0;
+  for (; i + 8 <= values.size(); i += 8) {
+    for (size_t lane = 0; lane < 8; ++lane)
+      lanes[lane] = values[i + lane] > lanes[lane] ? values[i + lane] : lanes[lane];
+  }
+  for (; i < values.size(); ++i) lanes[0] = std::max(lanes[0], values[i]);
+  return *std::ranges::max_element(lanes);
+}
 
 // Extreme penalties overflow. An infinite best would make every difference to it NaN or infinite
 // and leave the draw without a candidate; a token pushed down must not look masked.
@@ -83,19 +134,9 @@ void Sampler::KeepTopK(uint32_t k) {
   candidates_.resize(k);
 }
 
-// Keeps the smallest set of most likely candidates whose share is at least top_p.
-void Sampler::KeepTopP(double top_p) {
-  if (top_p >= 1) return;
-  const float top =
-      std::max_element(candidates_.begin(), candidates_.end(),
-                       [](const Candidate& a, const Candidate& b) { return MoreLikely()(b, a); })
-          ->logit;
-  const auto weight = [&](const Candidate& candidate) {
-    return std::exp(static_cast<double>(candidate.logit) - top);
-  };
-  double total = 0;
-  for (const Candidate& candidate : candidates_) total += weight(candidate);
-  // Sort only as much of the head as it takes: it is short in practice, the vocabulary is not.
+// Keeps the smallest set of most likely candidates whose share of `total` is at least top_p.
+void Sampler::KeepTopP(double top_p, double total) {
+  // Sort only as much of the head as it takes: it is short in practice.
   double sum = 0;
   size_t sorted = 0;
   for (size_t size = 64;; size *= 4) {
@@ -104,7 +145,7 @@ void Sampler::KeepTopP(double top_p) {
                       candidates_.begin() + static_cast<std::ptrdiff_t>(size), candidates_.end(),
                       MoreLikely());
     for (; sorted < size; ++sorted) {
-      sum += weight(candidates_[sorted]);
+      sum += Exp(candidates_[sorted].logit);
       if (sum >= top_p * total) {
         candidates_.resize(sorted + 1);
         return;
@@ -114,32 +155,93 @@ void Sampler::KeepTopP(double top_p) {
   }
 }
 
+// Those of row_ from `least` on, in order of id.
+void Sampler::Gather(float least) {
+  candidates_.clear();
+  for (uint32_t i = 0; i < sampleable_; ++i) {
+    if (row_[i] >= least && row_[i] > kMinusInfinity)
+      candidates_.push_back({row_[i], static_cast<TokenId>(i)});
+  }
+}
+
+// A number that at least k entries of row_ reach, close to the k-th largest: the k-th largest of
+// the maxima of blocks.
+float Sampler::BoundOfTopK(uint32_t k) {
+  const size_t block = std::min<size_t>(64, sampleable_ / k);
+  if (block < 2) return kMinusInfinity;
+  weights_.clear();
+  for (size_t i = 0; i + block <= sampleable_; i += block)
+    weights_.push_back(Largest({&row_[i], block}));
+  const auto kth = weights_.begin() + k - 1;
+  std::nth_element(weights_.begin(), kth, weights_.end(), std::greater<>());
+  return *kth;
+}
+
+// weights_ = e^row_, 0 below `least`; returns their sum, and leaves that of each block in sums_.
+double Sampler::FillWeights(float least) {
+  weights_.resize(sampleable_);
+  for (uint32_t i = 0; i < sampleable_; ++i) {
+    const float weight = Exp(row_[i]);
+    weights_[i] = row_[i] >= least ? weight : 0.0f;
+  }
+  sums_.clear();
+  double total = 0;
+  for (size_t i = 0; i < sampleable_; i += kBlock) {
+    sums_.push_back(Sum(std::span(weights_).subspan(i, std::min<size_t>(kBlock, sampleable_ - i))));
+    total += sums_.back();
+  }
+  return total;
+}
+
+// The token at which the running sum of weights_ passes `target`.
+TokenId Sampler::TokenAt(double target) const {
+  size_t block = 0;
+  for (; block + 1 < sums_.size() && target >= sums_[block]; ++block) target -= sums_[block];
+  // The sum of a block rounds in another order than the loop below: the last candidate may be
+  // passed by an ulp, and the block may have none if it is the last one.
+  for (;; --block) {
+    TokenId last = -1;
+    for (size_t i = block * kBlock; i < std::min<size_t>((block + 1) * kBlock, sampleable_); ++i) {
+      if (weights_[i] == 0) continue;
+      last = static_cast<TokenId>(i);
+      target -= weights_[i];
+      if (target < 0) return last;
+    }
+    if (last >= 0 || block == 0) return std::max<TokenId>(last, 0);
+  }
+}
+
 // `top` is the largest logit of the row. Candidates are taken relative to it, so that no division
 // overflows.
 TokenId Sampler::Draw(const SamplingContext& context, float top) {
   const SamplingParams& params = context.params;
-  candidates_.clear();
+  for (uint32_t i = 0; i < sampleable_; ++i) row_[i] = (row_[i] - top) / params.temperature;
   const float floor = params.min_p > 0 ? std::log(params.min_p) : kMinusInfinity;
-  for (uint32_t i = 0; i < sampleable_; ++i) {
-    const float logit = (row_[i] - top) / params.temperature;
-    if (logit >= floor && logit > kMinusInfinity)
-      candidates_.push_back({logit, static_cast<TokenId>(i)});
+  const double uniform = UniformDraw(context.seed, context.choice, context.position);
+  const bool top_k = params.top_k > 0 && params.top_k < sampleable_;
+  if (!top_k && params.top_p >= 1) return TokenAt(uniform * FillWeights(floor));
+  if (top_k) {
+    Gather(std::max(floor, BoundOfTopK(params.top_k)));
+    KeepTopK(params.top_k);
+    double total = 0;
+    for (const Candidate& candidate : candidates_) total += Exp(candidate.logit);
+    if (params.top_p < 1) KeepTopP(params.top_p, total);
+  } else {
+    const double total = FillWeights(floor);
+    // Tokens with less than an even part of what top_p leaves out cannot be needed: together they
+    // are less than all of that. The most likely one always is.
+    const double least = total * (1 - static_cast<double>(params.top_p)) / sampleable_;
+    Gather(std::max(floor, std::min(0.0f, static_cast<float>(std::log(least)) - 1e-4f)));
+    KeepTopP(params.top_p, total);
   }
-  KeepTopK(params.top_k);
-  KeepTopP(params.top_p);
   // In order of id, so that the draw does not depend on how the selection left them.
-  std::sort(candidates_.begin(), candidates_.end(),
-            [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
-  weights_.clear();
+  std::ranges::sort(candidates_, {}, &Candidate::token);
   double total = 0;
+  for (const Candidate& candidate : candidates_) total += Exp(candidate.logit);
+  double left = uniform * total;
   for (const Candidate& candidate : candidates_) {
-    weights_.push_back(std::exp(static_cast<double>(candidate.logit)));
-    total += weights_.back();
-  }
-  double left = UniformDraw(context.seed, context.choice, context.position) * total;
-  for (size_t i = 0; i < candidates_.size(); ++i) {
-    left -= weights_[i];
-    if (left < 0) return candidates_[i].token;
+    left -= Exp(candidate.logit);
+    if (left < 0) return candidate.token;
   }
   return candidates_.back().token;  // rounding in the last sum
 }

@@ -43,12 +43,17 @@ class Sampler {
   TokenId Draw(const SamplingContext& context, float top);
   TokenId LowestAllowed(const SamplingParams& params) const;
   void KeepTopK(uint32_t k);
-  void KeepTopP(double top_p);
+  void KeepTopP(double top_p, double total);
+  void Gather(float least);
+  float BoundOfTopK(uint32_t k);
+  double FillWeights(float least);
+  TokenId TokenAt(double target) const;
 
   uint32_t sampleable_;
-  std::vector<float> row_;  // adjusted logits
+  std::vector<float> row_;  // adjusted logits; of a draw, less the largest and by temperature
   std::vector<Candidate> candidates_;
-  std::vector<double> weights_;  // exp of the candidates, unnormalised
+  std::vector<float> weights_;  // e^row_, unnormalised; of a bound, maxima of blocks
+  std::vector<double> sums_;    // of blocks of weights_
 };
 
 // Logprob and rank of `token` and the `count` most likely tokens of a row.

@@ -361,6 +361,32 @@ TEST(Sampler, RandomScenesAgreeWithTheObviousImplementation) {
   EXPECT_GT(changed, 500);
 }
 
+// Bounds and sums over blocks of the vocabulary choose as sorting all of it does.
+TEST(Sampler, LargeVocabularies) {
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal(0, 2.5f);
+  for (const uint32_t size : {513u, 1024u, 3001u, 5000u}) {
+    Scene scene;
+    for (uint32_t i = 0; i < size; ++i) scene.logits.push_back(normal(random));
+    // Ends of the range: the last block is short, and its tokens must be drawn too.
+    scene.logits.front() = scene.logits.back() = 8;
+    SamplingParams& params = scene.params;
+    params.temperature = 1;
+    ExpectDistribution(scene, 20000);
+    params.top_p = 0.7f;
+    ExpectDistribution(scene, 20000);
+    params.top_k = 37;
+    ExpectDistribution(scene, 20000);
+    params.top_p = 1;
+    ExpectDistribution(scene, 20000);
+    params.top_k = size - 3;  // no bound helps
+    ExpectDistribution(scene, 5000);
+    params.top_k = 0;
+    params.min_p = 0.02f;
+    ExpectDistribution(scene, 20000);
+  }
+}
+
 TEST(Sampler, PaddedIdsAreNeverDrawn) {  // B614
   Scene scene;
   scene.logits.assign(512, 0.0f);

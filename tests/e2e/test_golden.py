@@ -81,6 +81,20 @@ def test_default_activations(dump, isa):
     assert divergence(reference, dump("float32", "auto", isa)) < 3e-4
 
 
+def test_int8_activations(dump):
+    """Declared as a cost: about as much as an fp8 cache, and some."""
+    assert 1e-4 < divergence(dump("float32", "float32", ISAS[-1]), dump("float32", "int8", ISAS[-1])) < 1e-2
+
+
+@pytest.mark.parametrize("activations", ["float32", "bfloat16"])
+def test_sets_with_the_same_order_of_summation(dump, activations):
+    """Every set gives the same bits, but that with products of pairs for bfloat16 activations (docs/decisions/0003)."""
+    same = [isa for isa in ISAS if isa != "avx512bf16" or activations == "float32"]
+    first = dump("int8", activations, same[0])
+    for isa in same[1:]:
+        assert (dump("int8", activations, isa) == first).all(), isa
+
+
 # Against the 16-bit cache. At least: an encoding that costs nothing was not used.
 @pytest.mark.parametrize("kv, limit, least", [("int8", 1e-3, 1e-6), ("fp8", 1e-2, 1e-4), ("fp8_e5m2", 5e-2, 1e-4),
                                               ("float16", 1e-4, 1e-9)])

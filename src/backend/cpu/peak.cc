@@ -106,6 +106,33 @@ __attribute__((target("avx512f"))) float RunAvx512(uint64_t rounds) {
   return Total(start.sums);
 }
 
+// Pairs of bfloat16 numbers: the upper halves of the floats, two in each lane.
+__attribute__((target("avx512f,avx512bf16"))) float RunAvx512Bf16(uint64_t rounds) {
+  constexpr int kWidth = 16;
+  Start<kWidth> start;
+  __m512 sums[kChains];
+  __m512i operands[kOperands];
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm512_loadu_ps(&start.sums[i * kWidth]);
+  for (int i = 0; i < kOperands; ++i) {
+    const __m512i bits = _mm512_loadu_si512(&start.operands[i * kWidth]);
+    operands[i] = _mm512_or_si512(_mm512_srli_epi32(bits, 16),
+                                  _mm512_and_si512(bits, _mm512_set1_epi32(-65536)));
+  }
+  const __m512i signs = _mm512_set1_epi32(static_cast<int>(0x80008000));
+  for (uint64_t round = 0; round < rounds; ++round) {
+    for (int half = 0; half < 2; ++half) {
+      for (int i = 0; i < kChains; ++i) {
+        sums[i] = _mm512_dpbf16_ps(sums[i], reinterpret_cast<__m512bh>(operands[i % 2]),
+                                   reinterpret_cast<__m512bh>(operands[2 + i / 2 % 2]));
+      }
+      for (int i = 0; i < 2; ++i) operands[i] = _mm512_xor_si512(operands[i], signs);
+      asm volatile("" : "+v"(operands[0]), "+v"(operands[1]), "+v"(operands[2]), "+v"(operands[3]));
+    }
+  }
+  for (int i = 0; i < kChains; ++i) _mm512_storeu_ps(&start.sums[i * kWidth], sums[i]);
+  return Total(start.sums);
+}
+
 // Tiles of 16 rows x 64 bytes: 0 to 3 are sums, 4 and 5 left factors, 6 and 7 a right factor and
 // its negative.
 float RunAmx(uint64_t rounds) {
@@ -157,6 +184,7 @@ PeakLoop PeakLoopOf(std::string_view isa) {
   if (isa == "scalar") return {"float32 multiply and add, 128 bits", RunSse2, Operations(4)};
   if (isa == "avx2") return {"float32 FMA, 256 bits", RunAvx2, Operations(8)};
   if (isa == "amx") return {"bfloat16 AMX", RunAmx, kAmxOperations};
+  if (isa == "avx512bf16") return {"bfloat16 pairs, 512 bits", RunAvx512Bf16, Operations(32)};
   return {"float32 FMA, 512 bits", RunAvx512, Operations(16)};
 }
 
