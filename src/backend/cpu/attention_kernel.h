@@ -163,10 +163,11 @@ void WriteSide(const KvWriteTask& task, const SideView& side, const float* sourc
 }
 
 MASU_INLINE float DecodeHalf(uint16_t bits) {
-  const uint16_t lanes[16] = {bits};
-  float decoded[16];
-  Store(decoded, LoadFp16(lanes));
-  return decoded[0];
+#if defined(__AVX2__)
+  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)));
+#else
+  return HalfBits(bits);
+#endif
 }
 
 // Half precision that is not below a non-negative value, as FloatToFp16Up in quant/kv_encoding.cc.

@@ -113,11 +113,11 @@ __attribute__((target("avx512f,avx512bf16"))) float RunAvx512Bf16(uint64_t round
   __m512 sums[kChains];
   __m512i operands[kOperands];
   for (int i = 0; i < kChains; ++i) sums[i] = _mm512_loadu_ps(&start.sums[i * kWidth]);
-  for (int i = 0; i < kOperands; ++i) {
-    const __m512i bits = _mm512_loadu_si512(&start.operands[i * kWidth]);
-    operands[i] = _mm512_or_si512(_mm512_srli_epi32(bits, 16),
-                                  _mm512_and_si512(bits, _mm512_set1_epi32(-65536)));
+  for (float& operand : start.operands) {
+    const auto bits = std::bit_cast<uint32_t>(operand);
+    operand = std::bit_cast<float>((bits >> 16) | (bits & 0xffff0000u));
   }
+  for (int i = 0; i < kOperands; ++i) operands[i] = _mm512_loadu_si512(&start.operands[i * kWidth]);
   const __m512i signs = _mm512_set1_epi32(static_cast<int>(0x80008000));
   for (uint64_t round = 0; round < rounds; ++round) {
     for (int half = 0; half < 2; ++half) {
