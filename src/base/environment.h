@@ -1,5 +1,6 @@
 // The one place that reads environment variables. Everything else gets values passed in.
-//   MASU_ISA        scalar | avx2 | avx512 | avx512vbmi | avx512bf16 | amx: use this instruction set
+//   MASU_ISA        scalar | avx2 | avx512 | avx512vbmi | avx512bf16 | amx: use this instruction
+//   set
 //                   (refused if the CPU lacks it)
 //   MASU_HOME       folder for downloaded models, default ~/.cache/masu
 //   MASU_API_KEY    a key that clients must send (like --api-key)
