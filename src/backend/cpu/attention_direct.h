@@ -56,6 +56,21 @@ MASU_INLINE ByteTable LoadByteTable() {
           {_mm512_load_si512(kBytes.low), _mm512_load_si512(kBytes.low + 64)}};
 }
 
+// 64 codes as the lower and the upper bytes of their numbers; int8 from -127 on.
+struct BytePlanes {
+  __m512i low;
+  __m512i high;
+};
+template <Encoding kEncoding>
+MASU_INLINE BytePlanes LookUp(const ByteTable& table, __m512i codes) {
+  // The look-up takes the low seven bits of each code.
+  const __m512i magnitude = kEncoding == Encoding::kInt8 ? _mm512_abs_epi8(codes) : codes;
+  const __m512i high = _mm512_permutex2var_epi8(table.high[0], magnitude, table.high[1]);
+  return {_mm512_permutex2var_epi8(table.low[0], magnitude, table.low[1]),
+          // high | (codes & 0x80)
+          _mm512_ternarylogic_epi32(high, codes, _mm512_set1_epi8(-128), 0xf8)};
+}
+
 template <Encoding kEncoding>
 inline constexpr bool kLooksUp = kEncoding == Encoding::kFp8E4M3 ||
                                  kEncoding == Encoding::kFp8E5M2 || kEncoding == Encoding::kInt8;
@@ -78,15 +93,9 @@ MASU_INLINE void DecodeTwoPairs(const ByteTable& table, const std::byte* p, F16 
     // Eight bytes of the first run beside eight of the second in each quarter.
     const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
     const __m512i codes = _mm512_permutexvar_epi64(order, _mm512_loadu_si512(p));
-    // The look-up takes the low seven bits of each code.
-    const __m512i magnitude = kEncoding == Encoding::kInt8 ? _mm512_abs_epi8(codes) : codes;
-    const __m512i unsigned_high = _mm512_permutex2var_epi8(table.high[0], magnitude, table.high[1]);
-    const __m512i low = _mm512_permutex2var_epi8(table.low[0], magnitude, table.low[1]);
-    // high | (codes & 0x80)
-    const __m512i high =
-        _mm512_ternarylogic_epi32(unsigned_high, codes, _mm512_set1_epi8(-128), 0xf8);
-    const I16 first = {_mm512_unpacklo_epi8(low, high)};
-    const I16 second = {_mm512_unpackhi_epi8(low, high)};
+    const BytePlanes planes = LookUp<kEncoding>(table, codes);
+    const I16 first = {_mm512_unpacklo_epi8(planes.low, planes.high)};
+    const I16 second = {_mm512_unpackhi_epi8(planes.low, planes.high)};
     even[0] = LowerBf16(first);
     odd[0] = UpperBf16(first);
     even[1] = LowerBf16(second);

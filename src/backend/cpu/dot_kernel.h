@@ -89,15 +89,12 @@ struct PairReader {
     const __m512i order =
         _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
     const __m512i codes = _mm512_shuffle_epi8(quads.v, order);
-    const __m512i magnitude = _mm512_abs_epi8(codes);
-    const __m512i low = _mm512_permutex2var_epi8(table.low[0], magnitude, table.low[1]);
-    const __m512i unsigned_high = _mm512_permutex2var_epi8(table.high[0], magnitude, table.high[1]);
-    // unsigned_high | (codes & 0x80); -128 looks up 0, and is 0xc300.
+    const BytePlanes planes = LookUp<Encoding::kInt8>(table, codes);
+    // -128, which no K or V has, looks up 0; as a bfloat16 number it is 0xc300.
     const __m512i high = _mm512_mask_mov_epi8(
-        _mm512_ternarylogic_epi32(unsigned_high, codes, _mm512_set1_epi8(-128), 0xf8),
-        _mm512_cmpeq_epi8_mask(codes, _mm512_set1_epi8(-128)), _mm512_set1_epi8(-61));
-    first.v = _mm512_unpacklo_epi8(low, high);
-    second.v = _mm512_unpackhi_epi8(low, high);
+        planes.high, _mm512_cmpeq_epi8_mask(codes, _mm512_set1_epi8(-128)), _mm512_set1_epi8(-61));
+    first.v = _mm512_unpacklo_epi8(planes.low, high);
+    second.v = _mm512_unpackhi_epi8(planes.low, high);
   }
 };
 
@@ -236,30 +233,11 @@ void DotPanels(const LinearTask& task) {
   }
 }
 
+// Of formats whose codes are exact as bfloat16 numbers.
 inline void LinearDots(const LinearTask& task) {
-  switch (task.format) {
-    case Format::kF32:
-    case Format::kF16:
-      return;  // not exact as bfloat16: FitsTiles
-    case Format::kBF16:
-      return DotPanels<Format::kBF16>(task);
-    case Format::kQ8_0:
-      return DotPanels<Format::kQ8_0>(task);
-    case Format::kQ4_0:
-      return DotPanels<Format::kQ4_0>(task);
-    case Format::kQ4_1:
-      return DotPanels<Format::kQ4_1>(task);
-    case Format::kQ5_0:
-      return DotPanels<Format::kQ5_0>(task);
-    case Format::kQ5_1:
-      return DotPanels<Format::kQ5_1>(task);
-    case Format::kQ4_K:
-      return DotPanels<Format::kQ4_K>(task);
-    case Format::kQ5_K:
-      return DotPanels<Format::kQ5_K>(task);
-    case Format::kQ6_K:
-      return DotPanels<Format::kQ6_K>(task);
-  }
+  WithFormat(task.format, [&]<Format kFormat>() {
+    if constexpr (FitsTiles(kFormat)) DotPanels<kFormat>(task);
+  });
 }
 
 // Inputs that are bfloat16 numbers as such, with zeros up to a whole group.

@@ -200,26 +200,15 @@ MASU_INLINE void Int8Group(const LinearTask& task, const uint8_t* panel, uint32_
     }
     for (uint32_t v = 0; v < 2; ++v) {
       const uint32_t first = v * 16;
-      F16 scale, minimum;
-      if constexpr (IsSuper(kFormat)) {
-        const F16 factor = kFormat == Format::kQ6_K ? LoadInt8(view.scales + part * kPanel + first)
-                                                    : LoadUint8(view.scales + first);
-        scale = Mul(LoadFp16(view.header + first * 2), factor);
-        if constexpr (HasMinimum(kFormat)) {
-          minimum = Sub(Zero(), Mul(LoadFp16(view.header + kPanel * 2 + first * 2),
-                                    LoadUint8(view.scales + kPanel + first)));
-        }
-      } else {
-        scale = LoadFp16(view.scales + first * 2);
-        if constexpr (HasMinimum(kFormat)) minimum = LoadFp16(view.scales + kPanel * 2 + first * 2);
-      }
+      const F16 scale = ScaleOf<kFormat>(view, first, part);
       for (uint32_t r = 0; r < R; ++r) {
         const size_t at = size_t{row + r} * groups + group;
         const F16 x_scale = Set1(task.x8_scales[at]);
         acc[r][v] = Fma(Mul(scale, x_scale), IntToFloat(sum[r][v]), acc[r][v]);
         if constexpr (HasMinimum(kFormat)) {
           const auto inputs = static_cast<float>(task.x8_sums[at * 2] + task.x8_sums[at * 2 + 1]);
-          acc[r][v] = Fma(minimum, Mul(x_scale, Set1(inputs)), acc[r][v]);
+          acc[r][v] = Fma(MinimumOf<kFormat>(view, first),
+                          Mul(x_scale, Set1(kMinimumSign<kFormat> * inputs)), acc[r][v]);
         }
       }
     }
@@ -255,29 +244,11 @@ void LinearInt8Of(const LinearTask& task) {
   }
 }
 
+// Of formats of blocks; CpuOps multiplies others with the activations as they are.
 inline void LinearInt8(const LinearTask& task) {
-  switch (task.format) {
-    case Format::kF32:
-    case Format::kF16:
-    case Format::kBF16:
-      return;  // CpuOps multiplies these with the activations as they are
-    case Format::kQ8_0:
-      return LinearInt8Of<Format::kQ8_0>(task);
-    case Format::kQ4_0:
-      return LinearInt8Of<Format::kQ4_0>(task);
-    case Format::kQ4_1:
-      return LinearInt8Of<Format::kQ4_1>(task);
-    case Format::kQ5_0:
-      return LinearInt8Of<Format::kQ5_0>(task);
-    case Format::kQ5_1:
-      return LinearInt8Of<Format::kQ5_1>(task);
-    case Format::kQ4_K:
-      return LinearInt8Of<Format::kQ4_K>(task);
-    case Format::kQ5_K:
-      return LinearInt8Of<Format::kQ5_K>(task);
-    case Format::kQ6_K:
-      return LinearInt8Of<Format::kQ6_K>(task);
-  }
+  WithFormat(task.format, [&]<Format kFormat>() {
+    if constexpr (IsBlock(kFormat)) LinearInt8Of<kFormat>(task);
+  });
 }
 
 // One group of 32 activations: codes in the order that the format's weights are read in, the scale

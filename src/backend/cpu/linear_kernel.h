@@ -33,6 +33,35 @@ inline constexpr uint32_t kDirectPass = 1;
 // weights.
 inline constexpr uint32_t kRowBlock = 128;
 
+// Calls `function` with the format as a constant.
+template <typename Function>
+MASU_INLINE void WithFormat(Format format, const Function& function) {
+  switch (format) {
+    case Format::kF32:
+      return function.template operator()<Format::kF32>();
+    case Format::kF16:
+      return function.template operator()<Format::kF16>();
+    case Format::kBF16:
+      return function.template operator()<Format::kBF16>();
+    case Format::kQ8_0:
+      return function.template operator()<Format::kQ8_0>();
+    case Format::kQ4_0:
+      return function.template operator()<Format::kQ4_0>();
+    case Format::kQ4_1:
+      return function.template operator()<Format::kQ4_1>();
+    case Format::kQ5_0:
+      return function.template operator()<Format::kQ5_0>();
+    case Format::kQ5_1:
+      return function.template operator()<Format::kQ5_1>();
+    case Format::kQ4_K:
+      return function.template operator()<Format::kQ4_K>();
+    case Format::kQ5_K:
+      return function.template operator()<Format::kQ5_K>();
+    case Format::kQ6_K:
+      return function.template operator()<Format::kQ6_K>();
+  }
+}
+
 // Gives the weights of successive inputs for V * 16 outputs, from output `first` of the panel on.
 template <Format kFormat, int V>
 struct GroupReader {
@@ -161,25 +190,40 @@ struct ScaleView {
   const uint8_t* header;
 };
 
+// Of part `part` of a group, for 16 outputs from `first` on.
+template <Format kFormat>
+MASU_INLINE F16 ScaleOf(ScaleView view, uint32_t first, uint32_t part) {
+  if constexpr (kFormat == Format::kQ6_K) {
+    return Mul(LoadFp16(view.header + first * 2), LoadInt8(view.scales + part * kPanel + first));
+  } else if constexpr (IsSuper(kFormat)) {
+    return Mul(LoadFp16(view.header + first * 2), LoadUint8(view.scales + first));
+  } else {
+    return LoadFp16(view.scales + first * 2);
+  }
+}
+
+// What each weight of a group has beside scale * code: the minimum, times kMinimumSign.
+template <Format kFormat>
+inline constexpr float kMinimumSign = IsSuper(kFormat) ? -1.0f : 1.0f;
+template <Format kFormat>
+MASU_INLINE F16 MinimumOf(ScaleView view, uint32_t first) {
+  if constexpr (IsSuper(kFormat)) {
+    return Mul(LoadFp16(view.header + kPanel * 2 + first * 2),
+               LoadUint8(view.scales + kPanel + first));
+  } else {
+    return LoadFp16(view.scales + kPanel * 2 + first * 2);
+  }
+}
+
 // acc += scale * sum of one part of a group, for 16 outputs from `first` on; the minimum goes with
 // part 0.
 template <Format kFormat>
 MASU_INLINE F16 Accumulate(F16 acc, F16 sum, ScaleView view, uint32_t first, uint32_t part,
                            float block_sum) {
   if constexpr (!IsBlock(kFormat)) return Add(acc, sum);
-  if constexpr (kFormat == Format::kQ6_K) {
-    const F16 factor = LoadInt8(view.scales + part * kPanel + first);
-    return Fma(Mul(LoadFp16(view.header + first * 2), factor), sum, acc);
-  }
-  if constexpr (IsSuper(kFormat)) {
-    acc = Fma(Mul(LoadFp16(view.header + first * 2), LoadUint8(view.scales + first)), sum, acc);
-    const F16 minimum = Mul(LoadFp16(view.header + kPanel * 2 + first * 2),
-                            LoadUint8(view.scales + kPanel + first));
-    return Fma(minimum, Set1(-block_sum), acc);
-  }
-  acc = Fma(LoadFp16(view.scales + first * 2), sum, acc);
+  acc = Fma(ScaleOf<kFormat>(view, first, part), sum, acc);
   if constexpr (HasMinimum(kFormat)) {
-    acc = Fma(LoadFp16(view.scales + kPanel * 2 + first * 2), Set1(block_sum), acc);
+    acc = Fma(MinimumOf<kFormat>(view, first), Set1(kMinimumSign<kFormat> * block_sum), acc);
   }
   return acc;
 }
@@ -345,30 +389,7 @@ void LinearOf(const LinearTask& task) {
 }
 
 inline void Linear(const LinearTask& task) {
-  switch (task.format) {
-    case Format::kF32:
-      return LinearOf<Format::kF32>(task);
-    case Format::kF16:
-      return LinearOf<Format::kF16>(task);
-    case Format::kBF16:
-      return LinearOf<Format::kBF16>(task);
-    case Format::kQ8_0:
-      return LinearOf<Format::kQ8_0>(task);
-    case Format::kQ4_0:
-      return LinearOf<Format::kQ4_0>(task);
-    case Format::kQ4_1:
-      return LinearOf<Format::kQ4_1>(task);
-    case Format::kQ5_0:
-      return LinearOf<Format::kQ5_0>(task);
-    case Format::kQ5_1:
-      return LinearOf<Format::kQ5_1>(task);
-    case Format::kQ4_K:
-      return LinearOf<Format::kQ4_K>(task);
-    case Format::kQ5_K:
-      return LinearOf<Format::kQ5_K>(task);
-    case Format::kQ6_K:
-      return LinearOf<Format::kQ6_K>(task);
-  }
+  WithFormat(task.format, [&]<Format kFormat>() { LinearOf<kFormat>(task); });
 }
 
 inline void BlockSums(const float* x, uint32_t inputs, float* sums) {

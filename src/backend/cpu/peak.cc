@@ -5,6 +5,8 @@
 #include <array>
 #include <bit>
 
+#include "backend/cpu/amx/tile_configuration.h"
+
 namespace masu {
 namespace {
 
@@ -136,14 +138,6 @@ __attribute__((target("avx512f,avx512bf16"))) float RunAvx512Bf16(uint64_t round
 // Tiles of 16 rows x 64 bytes: 0 to 3 are sums, 4 and 5 left factors, 6 and 7 a right factor and
 // its negative.
 float RunAmx(uint64_t rounds) {
-  struct alignas(64) Configuration {
-    uint8_t palette = 1;
-    uint8_t start_row = 0;
-    uint8_t reserved[14] = {};
-    uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-  };
-  static constexpr Configuration kConfiguration;
   constexpr size_t kNumbers = 16 * 32;  // of a tile, bfloat16
   constexpr size_t kStride = 64;        // bytes of a row
   alignas(64) std::array<std::array<uint16_t, kNumbers>, 4> factors;
@@ -153,7 +147,7 @@ float RunAmx(uint64_t rounds) {
       number = static_cast<uint16_t>(std::bit_cast<uint32_t>(random.Next()) >> 16);
   }
   for (size_t i = 0; i < kNumbers; ++i) factors[3][i] = factors[2][i] ^ 0x8000;
-  asm volatile("ldtilecfg %0" ::"m"(kConfiguration));
+  asm volatile("ldtilecfg %0" ::"m"(cpu::kTileConfiguration));
   asm volatile(
       "tilezero %%tmm0\n tilezero %%tmm1\n tilezero %%tmm2\n tilezero %%tmm3\n"
       "tileloadd (%0,%4,1), %%tmm4\n tileloadd (%1,%4,1), %%tmm5\n"

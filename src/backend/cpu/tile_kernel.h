@@ -184,38 +184,9 @@ void TilePanels(const LinearTask& task) {
 template <typename Tiles>
 void LinearTiles(const LinearTask& task) {
   Tiles::Configure();
-  switch (task.format) {
-    case Format::kF32:
-    case Format::kF16:
-      break;  // not exact as bfloat16: IsTileFormat
-    case Format::kBF16:
-      TilePanels<Tiles, Format::kBF16>(task);
-      break;
-    case Format::kQ8_0:
-      TilePanels<Tiles, Format::kQ8_0>(task);
-      break;
-    case Format::kQ4_0:
-      TilePanels<Tiles, Format::kQ4_0>(task);
-      break;
-    case Format::kQ4_1:
-      TilePanels<Tiles, Format::kQ4_1>(task);
-      break;
-    case Format::kQ5_0:
-      TilePanels<Tiles, Format::kQ5_0>(task);
-      break;
-    case Format::kQ5_1:
-      TilePanels<Tiles, Format::kQ5_1>(task);
-      break;
-    case Format::kQ4_K:
-      TilePanels<Tiles, Format::kQ4_K>(task);
-      break;
-    case Format::kQ5_K:
-      TilePanels<Tiles, Format::kQ5_K>(task);
-      break;
-    case Format::kQ6_K:
-      TilePanels<Tiles, Format::kQ6_K>(task);
-      break;
-  }
+  WithFormat(task.format, [&]<Format kFormat>() {
+    if constexpr (FitsTiles(kFormat)) TilePanels<Tiles, kFormat>(task);
+  });
   Tiles::Release();
 }
 

@@ -1,5 +1,6 @@
 // Products on AMX tiles; flags are set in cmake/masu.cmake.
 #define MASU_ISA amx
+#include "backend/cpu/amx/tile_configuration.h"
 #include "backend/cpu/tile_kernel.h"
 
 namespace masu::cpu::amx {
@@ -8,17 +9,7 @@ namespace {
 // Eight tiles of 16 rows x 64 bytes. The instructions are written out: g++ 12 declares only 8 bytes
 // of ldtilecfg's operand as read, and its other intrinsics take literal numbers only.
 struct AmxTiles {
-  static void Configure() {
-    struct alignas(64) Configuration {
-      uint8_t palette = 1;
-      uint8_t start_row = 0;
-      uint8_t reserved[14] = {};
-      uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    };
-    static constexpr Configuration kConfiguration;
-    asm volatile("ldtilecfg %0" ::"m"(kConfiguration));
-  }
+  static void Configure() { asm volatile("ldtilecfg %0" ::"m"(kTileConfiguration)); }
   static void Release() { asm volatile("tilerelease" ::); }
 
   template <int kTile>
