@@ -71,6 +71,17 @@ MASU_INLINE BytePlanes LookUp(const ByteTable& table, __m512i codes) {
           _mm512_ternarylogic_epi32(high, codes, _mm512_set1_epi8(-128), 0xf8)};
 }
 
+// Two runs of 16 x 2 codes as so many pairs of bfloat16 numbers.
+template <Encoding kEncoding>
+MASU_INLINE void LookUpPairs(const ByteTable& table, const std::byte* p, I16& first, I16& second) {
+  // Eight bytes of the first run beside eight of the second in each quarter.
+  const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+  const __m512i codes = _mm512_permutexvar_epi64(order, _mm512_loadu_si512(p));
+  const BytePlanes planes = LookUp<kEncoding>(table, codes);
+  first = {_mm512_unpacklo_epi8(planes.low, planes.high)};
+  second = {_mm512_unpackhi_epi8(planes.low, planes.high)};
+}
+
 template <Encoding kEncoding>
 inline constexpr bool kLooksUp = kEncoding == Encoding::kFp8E4M3 ||
                                  kEncoding == Encoding::kFp8E5M2 || kEncoding == Encoding::kInt8;
@@ -90,12 +101,8 @@ MASU_INLINE void DecodeTwoPairs(const ByteTable& table, const std::byte* p, F16 
                                 F16 (&odd)[2]) {
 #if defined(__AVX512VBMI__)
   if constexpr (kLooksUp<kEncoding>) {
-    // Eight bytes of the first run beside eight of the second in each quarter.
-    const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
-    const __m512i codes = _mm512_permutexvar_epi64(order, _mm512_loadu_si512(p));
-    const BytePlanes planes = LookUp<kEncoding>(table, codes);
-    const I16 first = {_mm512_unpacklo_epi8(planes.low, planes.high)};
-    const I16 second = {_mm512_unpackhi_epi8(planes.low, planes.high)};
+    I16 first, second;
+    LookUpPairs<kEncoding>(table, p, first, second);
     even[0] = LowerBf16(first);
     odd[0] = UpperBf16(first);
     even[1] = LowerBf16(second);
@@ -234,10 +241,12 @@ MASU_INLINE void ForRowRuns(uint32_t rows, const Function& function) {
 }
 
 // Whether a tile can be read this way: every token exists and is in some row's window, pages hold
-// blocks of 16 tokens, and all of them have the same layout.
+// blocks of 16 tokens, all of them have the same layout, and no decoded value is rounded.
 MASU_INLINE bool IsWholeTile(const AttentionTask& task, uint32_t position) {
-  return task.block_size >= 16 && task.head_dim % 32 == 0 && position + kTile <= task.kv_end &&
-         position >= task.kv_first &&
+  const bool rounds = task.round_to_bf16 && (IsInt4(KeyAt(task, position).encoding) ||
+                                             IsInt4(ValueAt(task, position).encoding));
+  return !rounds && task.block_size >= 16 && task.head_dim % 32 == 0 &&
+         position + kTile <= task.kv_end && position >= task.kv_first &&
          (position >= task.block_size || position + kTile <= task.block_size);
 }
 

@@ -1,251 +1,12 @@
-// Encoding K and V into pages, and attention of rows that share pages. Included once per
-// instruction set. ops/kv_layout.h has the layout, ops/attention.h the fixed positions of tiles and
-// splits.
+// Attention of rows that share pages. Included once per instruction set. ops/kv_layout.h has the
+// layout, ops/attention.h the fixed positions of tiles and splits.
 #pragma once
 
-#include "backend/cpu/row_kernels.h"
+#include "backend/cpu/kv_write_kernel.h"
 
 namespace masu::cpu::MASU_ISA {
 
 inline constexpr uint32_t kTile = 64;  // tokens per softmax tile
-inline constexpr uint32_t kMaxHeadDim = 512;
-
-#if defined(__AVX512F__)
-// One stage of the transform inside a vector: lanes `half` apart become their sum and difference.
-template <int kHalf>
-MASU_INLINE F16 Butterfly(F16 a) {
-  constexpr __mmask16 kUpper = kHalf == 1   ? 0xaaaa
-                               : kHalf == 2 ? 0xcccc
-                               : kHalf == 4 ? 0xf0f0
-                                            : 0xff00;
-  __m512 other;
-  if constexpr (kHalf < 4) {
-    other = _mm512_permute_ps(a.v, kHalf == 1 ? 0xb1 : 0x4e);
-  } else {
-    other = _mm512_shuffle_f32x4(a.v, a.v, kHalf == 4 ? 0xb1 : 0x4e);
-  }
-  return {_mm512_mask_sub_ps(_mm512_add_ps(other, a.v), kUpper, other, a.v)};
-}
-#endif
-
-// In place, blocks of the largest power of two that divides the length (16 at least), normalised.
-inline void Rotate(float* x, uint32_t size) {
-  const uint32_t block = size & (~size + 1);
-  const float norm = 1.0f / __builtin_sqrtf(static_cast<float>(block));
-  uint32_t half = 1;
-#if defined(__AVX512F__)
-  for (uint32_t i = 0; i < size; i += 16)
-    Store(x + i, Butterfly<8>(Butterfly<4>(Butterfly<2>(Butterfly<1>(Load(x + i))))));
-  half = 16;
-#else
-  for (; half < 16; half *= 2) {
-    for (uint32_t i = 0; i < size; i += 2 * half) {
-      for (uint32_t j = i; j < i + half; ++j) {
-        const float a = x[j];
-        const float b = x[j + half];
-        x[j] = a + b;
-        x[j + half] = a - b;
-      }
-    }
-  }
-#endif
-  for (; half < block; half *= 2) {
-    for (uint32_t i = 0; i < size; i += 2 * half) {
-      for (uint32_t j = i; j < i + half; j += 16) {
-        const F16 a = Load(x + j), b = Load(x + j + half);
-        Store(x + j, Add(a, b));
-        Store(x + j + half, Sub(a, b));
-      }
-    }
-  }
-  for (uint32_t i = 0; i < size; i += 16) Store(x + i, Mul(Load(x + i), Set1(norm)));
-}
-
-// Branch-free encoders (loops over them become vector code); equal to src/quant bit for bit, as
-// tests check.
-template <int kMantissa, int kMinExponent>
-MASU_INLINE uint32_t EncodeFp8(float value, float max, uint32_t nan_code) {
-  constexpr int kDrop = 23 - kMantissa;
-  const uint32_t bits = FloatToBits(value);
-  const uint32_t sign = (bits >> 24) & 0x80u;
-  const uint32_t raw = bits & 0x7fffffffu;
-  const uint32_t magnitude = raw < FloatToBits(max) ? raw : FloatToBits(max);
-  const uint32_t rounded = magnitude + ((1u << (kDrop - 1)) - 1u) + ((magnitude >> kDrop) & 1u);
-  const uint32_t normal =
-      (rounded >> kDrop) - (static_cast<uint32_t>(126 + kMinExponent) << kMantissa);
-  // Adding a number whose last place is the subnormal step rounds the sum to that step.
-  const float anchor =
-      BitsToFloat(static_cast<uint32_t>(127 + 23 + kMinExponent - kMantissa) << 23);
-  const uint32_t subnormal = FloatToBits(BitsToFloat(magnitude) + anchor) - FloatToBits(anchor);
-  const uint32_t code =
-      magnitude < (static_cast<uint32_t>(127 + kMinExponent) << 23) ? subnormal : normal;
-  return sign | (raw > 0x7f800000u ? nan_code : code);
-}
-
-template <Encoding kEncoding>
-MASU_INLINE auto EncodeOne(float value) {
-  if constexpr (kEncoding == Encoding::kFloat32) return value;
-  if constexpr (kEncoding == Encoding::kBFloat16) {
-    const uint32_t bits = FloatToBits(value);
-    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u
-                                                                    : rounded);
-  }
-  if constexpr (kEncoding == Encoding::kFloat16) {
-    const uint32_t bits = FloatToBits(value);
-    const uint32_t sign = (bits >> 16) & 0x8000u;
-    const uint32_t raw = bits & 0x7fffffffu;
-    const uint32_t magnitude = raw < FloatToBits(65504.0f) ? raw : FloatToBits(65504.0f);
-    const uint32_t normal = ((magnitude + 0xfffu + ((magnitude >> 13) & 1u)) >> 13) - (112u << 10);
-    const uint32_t subnormal = FloatToBits(BitsToFloat(magnitude) + 0.5f) - FloatToBits(0.5f);
-    const uint32_t code = magnitude < 0x38800000u ? subnormal : normal;
-    return static_cast<uint16_t>(sign | (raw > 0x7f800000u ? 0x7e00u : code));
-  }
-  if constexpr (kEncoding == Encoding::kFp8E4M3)
-    return static_cast<uint8_t>(EncodeFp8<3, -6>(value, 448.0f, 0x7f));
-  if constexpr (kEncoding == Encoding::kFp8E5M2)
-    return static_cast<uint8_t>(EncodeFp8<2, -14>(value, 57344.0f, 0x7f));
-  if constexpr (kEncoding == Encoding::kInt8) {
-    // 1.5 * 2^23: the sum's low bits are the value rounded to nearest even.
-    const float clamped = value < -127.0f ? -127.0f : value > 127.0f ? 127.0f : value;
-    return static_cast<int8_t>(
-        static_cast<int32_t>(FloatToBits(clamped + 12582912.0f) - FloatToBits(12582912.0f)));
-  }
-}
-
-// The dynamic scale, as KvDynamicScale in quant/kv_encoding.h.
-MASU_INLINE uint16_t DynamicScale(const float* x, uint32_t size, float code_max) {
-  F16 max = Zero();
-  F16 poison = Zero();
-  for (uint32_t i = 0; i < size; i += 16) {
-    const F16 a = Load(x + i);
-    max = Max(max, Max(a, Sub(Zero(), a)));
-    poison = Fma(a, Zero(), poison);
-  }
-  const float absmax = ReduceMax(max);
-  if (!(ReduceAdd(poison) == 0.0f) || !(absmax <= 3.0e38f)) return 0x7fc0;
-  if (absmax < 0x1p-100f) return 0;
-  return static_cast<uint16_t>((FloatToBits(absmax / code_max) + 0xffffu) >> 16);
-}
-
-constexpr float CodeMax(Encoding encoding) { return encoding == Encoding::kInt8 ? 127.0f : 448.0f; }
-
-template <Encoding kEncoding>
-void WriteSide(const KvWriteTask& task, const SideView& side, const float* source, bool is_key) {
-  using Code = decltype(EncodeOne<kEncoding>(0.0f));
-  float x[kMaxHeadDim];
-  Code codes[kMaxHeadDim];
-  const uint32_t size = task.head_dim;
-  __builtin_memcpy(x, source, size * sizeof(float));
-  if (side.rotated) Rotate(x, size);
-  if (side.scaled) {
-    const uint16_t bits = DynamicScale(x, size, CodeMax(kEncoding));
-    __builtin_memcpy(task.page + side.scale_offset + size_t{task.slot} * 2, &bits, 2);
-    const float scale = BitsToFloat(static_cast<uint32_t>(bits) << 16);
-    const bool usable = scale > 0;  // false for zero and for NaN
-    for (uint32_t i = 0; i < size; ++i) x[i] = usable ? x[i] / scale : 0.0f;
-  } else if (side.constant_scale != 1.0f) {
-    for (uint32_t i = 0; i < size; ++i) x[i] /= side.constant_scale;
-  }
-  for (uint32_t i = 0; i < size; ++i) codes[i] = EncodeOne<kEncoding>(x[i]);
-  auto* out = reinterpret_cast<Code*>(task.page + side.offset);
-  if (is_key) {
-    const uint32_t granule = task.block_size < 16 ? task.block_size : 16;
-    out += (size_t{task.slot / granule} * (size / 2) * granule + task.slot % granule) * 2;
-    for (uint32_t i = 0; i < size / 2; ++i) {
-      out[size_t{i} * granule * 2] = codes[2 * i];
-      out[size_t{i} * granule * 2 + 1] = codes[2 * i + 1];
-    }
-  } else {
-    out += size_t{task.slot / 2} * size * 2 + task.slot % 2;
-    for (uint32_t i = 0; i < size; ++i) out[size_t{i} * 2] = codes[i];
-  }
-}
-
-MASU_INLINE float DecodeHalf(uint16_t bits) {
-#if defined(__AVX2__)
-  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)));
-#else
-  return HalfBits(bits);
-#endif
-}
-
-// Half precision that is not below a non-negative value, as FloatToFp16Up in quant/kv_encoding.cc.
-MASU_INLINE uint16_t HalfUp(float value) {
-  const auto nearest = EncodeOne<Encoding::kFloat16>(value);
-  return DecodeHalf(nearest) < value && nearest < 0x7bff ? nearest + 1 : nearest;
-}
-
-// Groups of 32 values with a scale and a minimum (ops/kv_layout.h).
-inline void WriteInt4(const KvWriteTask& task, const SideView& side, const float* source,
-                      bool is_key) {
-  constexpr uint32_t kGroup = 32;
-  float x[kMaxHeadDim];
-  uint8_t codes[kMaxHeadDim];
-  const uint32_t size = task.head_dim;
-  __builtin_memcpy(x, source, size * sizeof(float));
-  if (side.rotated) Rotate(x, size);
-  std::byte* scales = task.page + side.scale_offset + size_t{task.slot} * 2;
-  for (uint32_t g = 0; g < size; g += kGroup) {
-    const F16 a = Load(x + g), b = Load(x + g + 16);
-    const float low = -ReduceMax(Max(Sub(Zero(), a), Sub(Zero(), b)));
-    const float high = ReduceMax(Max(a, b));
-    const bool finite = ReduceAdd(Fma(a, Zero(), Mul(b, Zero()))) == 0.0f;
-    const uint16_t minimum = EncodeOne<Encoding::kFloat16>(low);
-    const float base = DecodeHalf(minimum);
-    const float range = ((high < 65504.0f ? high : 65504.0f) - base) / 15.0f;
-    const uint16_t scale_bits = !finite ? 0x7e00 : range > 0 ? HalfUp(range) : 0;
-    const float scale = DecodeHalf(scale_bits);
-    const bool usable = scale > 0;  // false for zero and for NaN
-    for (uint32_t i = g; i < g + kGroup; ++i) {
-      const float code = usable ? (x[i] - base) / scale : 0.0f;
-      const float clamped = code < 0.0f ? 0.0f : code > 15.0f ? 15.0f : code;
-      // 1.5 * 2^23: the sum's low bits are the value rounded to nearest even.
-      codes[i] = static_cast<uint8_t>(FloatToBits(clamped + 12582912.0f) & 15u);
-    }
-    std::byte* at = scales + size_t{g / kGroup} * 2 * task.block_size * 2;
-    __builtin_memcpy(at, &scale_bits, 2);
-    __builtin_memcpy(at + size_t{task.block_size} * 2, &minimum, 2);
-  }
-  auto* out = reinterpret_cast<uint8_t*>(task.page + side.offset);
-  if (is_key) {
-    const uint32_t granule = task.block_size < 16 ? task.block_size : 16;
-    out += size_t{task.slot / granule} * (size / 2) * granule + task.slot % granule;
-    for (uint32_t i = 0; i < size / 2; ++i)
-      out[size_t{i} * granule] = static_cast<uint8_t>(codes[2 * i] | (codes[2 * i + 1] << 4));
-  } else {
-    out += size_t{task.slot} * (size / 2);
-    for (uint32_t g = 0; g < size; g += kGroup) {
-      for (uint32_t i = 0; i < 16; ++i)
-        out[g / 2 + i] = static_cast<uint8_t>(codes[g + i] | (codes[g + 16 + i] << 4));
-    }
-  }
-}
-
-inline void WriteSideAny(const KvWriteTask& task, const SideView& side, const float* source,
-                         bool is_key) {
-  switch (side.encoding) {
-    case Encoding::kFloat32:
-      return WriteSide<Encoding::kFloat32>(task, side, source, is_key);
-    case Encoding::kBFloat16:
-      return WriteSide<Encoding::kBFloat16>(task, side, source, is_key);
-    case Encoding::kFloat16:
-      return WriteSide<Encoding::kFloat16>(task, side, source, is_key);
-    case Encoding::kFp8E4M3:
-      return WriteSide<Encoding::kFp8E4M3>(task, side, source, is_key);
-    case Encoding::kFp8E5M2:
-      return WriteSide<Encoding::kFp8E5M2>(task, side, source, is_key);
-    case Encoding::kInt8:
-      return WriteSide<Encoding::kInt8>(task, side, source, is_key);
-    case Encoding::kInt4:
-      return WriteInt4(task, side, source, is_key);
-  }
-}
-
-inline void KvWrite(const KvWriteTask& task) {
-  WriteSideAny(task, task.k, task.k_values, true);
-  WriteSideAny(task, task.v, task.v_values, false);
-}
 
 inline void PrepareQuery(const float* q, float* out, uint32_t head_dim, bool rotated, bool round) {
   __builtin_memcpy(out, q, head_dim * sizeof(float));
@@ -290,6 +51,11 @@ MASU_INLINE void DecodeKeyPair(const std::byte* codes, uint32_t pair, F16& even,
   }
 }
 
+MASU_INLINE F16 Int4Value(const AttentionTask& task, F16 code, F16 scale, F16 minimum) {
+  const F16 value = Fma(code, scale, minimum);
+  return task.round_to_bf16 ? RoundBf16(value) : value;
+}
+
 // keys[head_dim][16] of the 16 tokens from `position` (a multiple of 16), which lie in one page.
 template <Encoding kEncoding>
 MASU_INLINE void DecodeKeys(const AttentionTask& task, const SideView& side, uint32_t position,
@@ -306,8 +72,8 @@ MASU_INLINE void DecodeKeys(const AttentionTask& task, const SideView& side, uin
       for (uint32_t i = g; i < g + 16; ++i) {
         F16 even, odd;
         DecodeKeyPair<kEncoding>(codes, i, even, odd);
-        Store(keys + i * 32, Fma(even, scale, minimum));
-        Store(keys + i * 32 + 16, Fma(odd, scale, minimum));
+        Store(keys + i * 32, Int4Value(task, even, scale, minimum));
+        Store(keys + i * 32 + 16, Int4Value(task, odd, scale, minimum));
       }
     }
   } else {
@@ -340,8 +106,8 @@ MASU_INLINE void DecodeKeysOf8(const AttentionTask& task, const SideView& side, 
         __builtin_memcpy(halves[k] + 16, scales + size_t{k} * 16, 16);
       }
       const F16 scale = LoadFp16(halves[0]), minimum = LoadFp16(halves[1]);
-      even = Fma(even, scale, minimum);
-      odd = Fma(odd, scale, minimum);
+      even = Int4Value(task, even, scale, minimum);
+      odd = Int4Value(task, odd, scale, minimum);
     }
     float lanes[32];
     Store(lanes, even);
@@ -373,8 +139,8 @@ MASU_INLINE void DecodeTwoValues(const AttentionTask& task, const SideView& side
         Store(decoded, LoadFp16(halves));
         const I16 both = LoadByteLanes(codes + d / 2);
         const F16 scale = Set1(decoded[0]), minimum = Set1(decoded[1]);
-        Store(values + d, Fma(LowBits<4>(both), scale, minimum));
-        Store(values + d + 16, Fma(LowBits<4>(ShiftRight<4>(both)), scale, minimum));
+        Store(values + d, Int4Value(task, LowBits<4>(both), scale, minimum));
+        Store(values + d + 16, Int4Value(task, LowBits<4>(ShiftRight<4>(both)), scale, minimum));
       }
     }
   } else {
@@ -522,18 +288,22 @@ MASU_INLINE void ColumnProducts(const float* x, size_t x_stride, const float* co
 }
 
 // Softmax of one row over tokens [begin, end) of one tile: scores, with what a bias of the keys
-// adds to them, become probabilities (times V's scales), acc is rescaled.
+// adds to them, become probabilities (times V's scales), acc is rescaled. `store` takes sixteen
+// probabilities and the number of the first.
+template <typename Store16>
 MASU_INLINE void SoftmaxTile(const AttentionTask& task, uint32_t row, uint32_t begin, uint32_t end,
                              const float* k_scales, const float* v_scales, const float* bias,
-                             float* scores) {
+                             const float* scores, const Store16& store) {
   constexpr float kMinusInfinity = -__builtin_inff();
   F16 s[4];
   F16 max = Set1(kMinusInfinity);
   for (uint32_t i = 0; i < 4; ++i) {
     s[i] = Mul(Load(scores + i * 16), Mul(Load(k_scales + i * 16), Set1(task.scale)));
     if (bias != nullptr) s[i] = Fma(Load(bias + i * 16), Set1(task.scale), s[i]);
-    s[i] = KeepFirst(s[i], end > i * 16 ? end - i * 16 : 0, Set1(kMinusInfinity));
-    s[i] = KeepFirst(Set1(kMinusInfinity), begin > i * 16 ? begin - i * 16 : 0, s[i]);
+    if (begin > 0 || end < kTile) {
+      s[i] = KeepFirst(s[i], end > i * 16 ? end - i * 16 : 0, Set1(kMinusInfinity));
+      s[i] = KeepFirst(Set1(kMinusInfinity), begin > i * 16 ? begin - i * 16 : 0, s[i]);
+    }
     max = Max(max, s[i]);
   }
   const float tile_max = ReduceMax(max);
@@ -544,7 +314,7 @@ MASU_INLINE void SoftmaxTile(const AttentionTask& task, uint32_t row, uint32_t b
     const F16 p = Exp(Sub(s[i], Set1(new_max)));
     sum = Add(sum, p);
     const F16 weighted = Mul(p, Load(v_scales + i * 16));
-    Store(scores + i * 16, task.round_to_bf16 ? RoundBf16(weighted) : weighted);
+    store(i * 16, task.round_to_bf16 ? RoundBf16(weighted) : weighted);
   }
   float factor[16];
   Store(factor, Exp(Set1(old_max - new_max)));
@@ -573,23 +343,63 @@ MASU_INLINE void LoadPositions(const AttentionTask& task, uint32_t position, flo
   }
 }
 
+// What a bias of the keys adds to the scores of `rows` rows from the task's row `first` on, over
+// one tile: [rows][kTile] in `biases`; null where there is none. `columns`: [head_dim][16] floats.
+MASU_INLINE const float* TileBiases(const AttentionTask& task, uint32_t position, uint32_t first,
+                                    uint32_t rows, float* columns, float* biases) {
+  if (task.bias_q == nullptr) return nullptr;
+  __builtin_memset(biases, 0, size_t{rows} * kTile * sizeof(float));
+  for (uint32_t t = 0; t < kTile && position + t < task.kv_end; t += 16) {
+    if (position + t + 16 <= task.kv_first) continue;
+    LoadPositions(task, position + t, columns);
+    ColumnProducts(task.bias_q + size_t{first} * task.head_dim, task.head_dim, columns, 16,
+                   task.head_dim, biases + t, kTile, rows);
+  }
+  return biases;
+}
+
+// Rows are in order of position: the first ones may end before a tile, the last ones' windows may
+// begin after it; they have nothing to add there.
+struct RowRange {
+  uint32_t first;
+  uint32_t last;
+};
+MASU_INLINE RowRange RowsOfTile(const AttentionTask& task, uint32_t position) {
+  uint32_t first = 0;
+  while (first < task.rows && task.lengths[first] <= position) ++first;
+  uint32_t last = task.rows;
+  while (last > first && task.starts[last - 1] >= position + kTile) --last;
+  return {first, last};
+}
+
+// The softmax of all rows in `range`; scores, biases: [rows][kTile]. `store` takes the row, counted
+// from the first of the range, and what SoftmaxTile gives.
+template <typename StoreRow>
+MASU_INLINE void SoftmaxRows(const AttentionTask& task, uint32_t position, RowRange range,
+                             const float* biases, const float* scores, const StoreRow& store) {
+  float k_scales[kTile];
+  float v_scales[kTile];
+  LoadScales(task, KeyAt, position, k_scales);
+  LoadScales(task, ValueAt, position, v_scales);
+  for (uint32_t row = range.first; row < range.last; ++row) {
+    const uint32_t r = row - range.first;
+    const uint32_t start = task.starts[row];
+    const uint32_t left = task.lengths[row] - position;
+    SoftmaxTile(task, row, start > position ? start - position : 0, left < kTile ? left : kTile,
+                k_scales, v_scales, biases == nullptr ? nullptr : biases + size_t{r} * kTile,
+                scores + size_t{r} * kTile,
+                [&](uint32_t token, F16 p) MASU_LAMBDA_INLINE { store(r, token, p); });
+  }
+}
+
 MASU_INLINE void AttentionTile(const AttentionTask& task, uint32_t position) {
   float* scores = task.scratch;                             // [rows][64]
   float* biases = scores + size_t{kAttentionRows} * kTile;  // likewise
   float* decoded =
       biases + size_t{kAttentionRows} * kTile;  // keys [head_dim][16], then values [32][head_dim]
-  float k_scales[kTile];
-  float v_scales[kTile];
-  LoadScales(task, KeyAt, position, k_scales);
-  LoadScales(task, ValueAt, position, v_scales);
-  // Rows are in order of position: the first ones may end before this tile, the last ones' windows
-  // may begin after it; they have nothing to add here.
-  uint32_t first = 0;
-  while (first < task.rows && task.lengths[first] <= position) ++first;
-  uint32_t last = task.rows;
-  while (last > first && task.starts[last - 1] >= position + kTile) --last;
-  const uint32_t rows = last - first;
-  const float* q = task.q + size_t{first} * task.head_dim;
+  const RowRange range = RowsOfTile(task, position);
+  const uint32_t rows = range.last - range.first;
+  const float* q = task.q + size_t{range.first} * task.head_dim;
 #if defined(__AVX512F__)
   const bool direct = rows <= kDirectRows16 && IsWholeTile(task, position);
 #else
@@ -607,25 +417,11 @@ MASU_INLINE void AttentionTile(const AttentionTask& task, uint32_t position) {
       ColumnProducts(q, task.head_dim, decoded, 16, task.head_dim, scores + t, kTile, rows);
     }
   }
-  const float* bias = nullptr;
-  if (task.bias_q != nullptr) {
-    bias = biases;
-    __builtin_memset(biases, 0, size_t{rows} * kTile * sizeof(float));
-    for (uint32_t t = 0; t < kTile && position + t < task.kv_end; t += 16) {
-      if (position + t + 16 <= task.kv_first) continue;
-      LoadPositions(task, position + t, decoded);
-      ColumnProducts(task.bias_q + size_t{first} * task.head_dim, task.head_dim, decoded, 16,
-                     task.head_dim, biases + t, kTile, rows);
-    }
-  }
-  for (uint32_t r = 0; r < rows; ++r) {
-    const uint32_t start = task.starts[first + r];
-    const uint32_t left = task.lengths[first + r] - position;
-    SoftmaxTile(task, first + r, start > position ? start - position : 0,
-                left < kTile ? left : kTile, k_scales, v_scales,
-                bias == nullptr ? nullptr : bias + size_t{r} * kTile, scores + size_t{r} * kTile);
-  }
-  float* acc = task.acc + size_t{first} * task.head_dim;
+  SoftmaxRows(task, position, range, TileBiases(task, position, range.first, rows, decoded, biases),
+              scores, [&](uint32_t r, uint32_t token, F16 p) MASU_LAMBDA_INLINE {
+                Store(scores + size_t{r} * kTile + token, p);
+              });
+  float* acc = task.acc + size_t{range.first} * task.head_dim;
 #if defined(__AVX512F__)
   if (direct) return DirectTileValues(task, position, scores, rows, acc);
 #endif
@@ -639,12 +435,16 @@ MASU_INLINE void AttentionTile(const AttentionTask& task, uint32_t position) {
   }
 }
 
-inline void Attention(const AttentionTask& task) {
+MASU_INLINE void ClearResults(const AttentionTask& task) {
   for (uint32_t r = 0; r < task.rows; ++r) {
     task.max[r] = -__builtin_inff();
     task.sum[r] = 0;
   }
   __builtin_memset(task.acc, 0, size_t{task.rows} * task.head_dim * sizeof(float));
+}
+
+inline void Attention(const AttentionTask& task) {
+  ClearResults(task);
   for (uint32_t position = task.kv_begin; position < task.kv_end; position += kTile)
     AttentionTile(task, position);
 }

@@ -95,9 +95,13 @@ inline constexpr size_t kTileBytes = 1024;
 
 inline constexpr uint32_t kAttentionRows =
     48;  // at most; q, scores and acc of a tile then stay in L2 beside K and V
+static_assert(kAttentionRows % kTileRows == 0, "the tile unit works on whole blocks of rows");
 constexpr size_t AttentionScratchFloats(uint32_t head_dim) {
   // Scores, what a bias adds to them, and 32 decoded vectors.
-  return 2 * size_t{kAttentionRows} * 64 + 32 * size_t{head_dim};
+  const size_t floats = 2 * size_t{kAttentionRows} * 64 + 32 * size_t{head_dim};
+  // As bfloat16 numbers: q, probabilities, and 64 vectors of K and of V; room to align them.
+  const size_t padded = (size_t{head_dim} + 31) / 32 * 32;
+  return floats + (kAttentionRows * (padded + 64) + 2 * 64 * padded) / 2 + 16;
 }
 
 struct RowStatsTask {

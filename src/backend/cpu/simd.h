@@ -20,10 +20,12 @@
 #if defined(__AVX2__)
 #define MASU_INLINE inline __attribute__((always_inline))
 #define MASU_UNROLL_16 _Pragma("GCC unroll 16")
+#define MASU_LAMBDA_INLINE __attribute__((always_inline))
 #else
 #define MASU_INLINE \
   inline  // no registers to fill: smaller code compiles much faster and runs as fast
 #define MASU_UNROLL_16
+#define MASU_LAMBDA_INLINE
 #endif
 
 namespace masu::cpu::MASU_ISA {

@@ -69,6 +69,9 @@ std::vector<float> ReadVector(const AttentionArgs& args, const AttentionSequence
   std::vector<float> values =
       DecodeKvVector(LoadKvVector(layout, layer, key, position % layout.block_size, block), side,
                      key ? layer.k_scale(head) : layer.v_scale(head));
+  if (args.round_to_bf16 && side.encoding == KvEncoding::kInt4) {
+    for (float& value : values) value = Rounded(value, true);
+  }
   if (side.rotated) Hadamard(values);
   const KeyBias& bias = args.key_bias;
   if (!key || bias.bias == nullptr) return values;

@@ -1,7 +1,7 @@
 // Products on AMX tiles; flags are set in cmake/masu.cmake.
 #define MASU_ISA amx
 #include "backend/cpu/amx/tile_configuration.h"
-#include "backend/cpu/tile_kernel.h"
+#include "backend/cpu/tile_attention.h"
 
 namespace masu::cpu::amx {
 namespace {
@@ -37,6 +37,7 @@ void Extend(Kernels& kernels) {
   kernels.isa = "amx";
   kernels.linear_tiles = LinearTiles<AmxTiles>;
   kernels.pack_rows = PackRows;
+  kernels.attention = PairAttention<TileUnit<AmxTiles>>;
 }
 
 }  // namespace masu::cpu::amx
