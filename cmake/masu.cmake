@@ -42,7 +42,7 @@ function(masu_isa_flags sources)
       elseif(source MATCHES "/cpu/avx512bf16/")
         set(more "-mavx512vbmi;-mavx512bf16;")
       elseif(source MATCHES "/cpu/amx/")
-        set(more "-mavx512vbmi;-mamx-tile;-mamx-bf16;")
+        set(more "-mavx512vbmi;-mavx512bf16;-mamx-tile;-mamx-bf16;")
       endif()
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
         "-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;${more}-mprefer-vector-width=512;$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>;-Wno-uninitialized")

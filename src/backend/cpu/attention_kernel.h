@@ -314,7 +314,7 @@ MASU_INLINE void SoftmaxTile(const AttentionTask& task, uint32_t row, uint32_t b
     const F16 p = Exp(Sub(s[i], Set1(new_max)));
     sum = Add(sum, p);
     const F16 weighted = Mul(p, Load(v_scales + i * 16));
-    store(i * 16, task.round_to_bf16 ? RoundBf16(weighted) : weighted);
+    store(i * 16, weighted);
   }
   float factor[16];
   Store(factor, Exp(Set1(old_max - new_max)));
@@ -419,7 +419,7 @@ MASU_INLINE void AttentionTile(const AttentionTask& task, uint32_t position) {
   }
   SoftmaxRows(task, position, range, TileBiases(task, position, range.first, rows, decoded, biases),
               scores, [&](uint32_t r, uint32_t token, F16 p) MASU_LAMBDA_INLINE {
-                Store(scores + size_t{r} * kTile + token, p);
+                Store(scores + size_t{r} * kTile + token, task.round_to_bf16 ? RoundBf16(p) : p);
               });
   float* acc = task.acc + size_t{range.first} * task.head_dim;
 #if defined(__AVX512F__)

@@ -9,7 +9,7 @@
 
 namespace masu::cpu::MASU_ISA {
 
-static_assert(kLooksUp<Encoding::kInt8>, "these sets have AVX512-VBMI");
+static_assert(kLooksUp<Encoding::kInt8>, "these sets have AVX512-VBMI, and AVX512-BF16");
 
 MASU_INLINE bool HoldsBf16(const SideView& side) {
   return side.encoding != Encoding::kFloat32 && side.encoding != Encoding::kFloat16;
@@ -50,14 +50,41 @@ MASU_INLINE Ahead NextTile(const AttentionTask& task, const SideAt& side_at, uin
     const size_t bytes = BlockBytes(side.encoding, task.head_dim);
     ahead.at[i] = at.page + side.offset + at.slot / 16 * bytes;
     ahead.bytes = bytes;
-    if (side.scaled || IsInt4(side.encoding))
-      __builtin_prefetch(at.page + side.scale_offset + size_t{at.slot} * 2);
+    const std::byte* scales = at.page + side.scale_offset + size_t{at.slot} * 2;
+    if (side.scaled) __builtin_prefetch(scales);
+    // A scale and a minimum for each 32 dimensions, for all tokens of the page each.
+    const uint32_t rows = IsInt4(side.encoding) ? task.head_dim / 16 : 0;
+    for (uint32_t row = 0; row < rows; ++row)
+      __builtin_prefetch(scales + size_t{row} * task.block_size * 2);
   }
   return ahead;
 }
 
 // One vector of 16 lanes of pairs in memory.
 inline constexpr size_t kPairLine = 64;
+
+// 32 floats rounded to bfloat16, as RoundBf16 does.
+MASU_INLINE I16 PackBf16(F16 first, F16 second) {
+  return {reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second.v, first.v))};
+}
+
+// Nibbles of eight bytes, the lower one of each first. A look-up takes the low four bits of a lane.
+MASU_INLINE F16 NibblePairs(const std::byte* p) {
+  const __m512i bytes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  return LowNibble<0>({_mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28))});
+}
+
+// Eight half precision numbers, each in two lanes.
+MASU_INLINE F16 HalvesTwice(const std::byte* p) {
+  const __m256i words = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return {_mm512_cvtph_ps(_mm256_or_si256(words, _mm256_slli_epi32(words, 16)))};
+}
+// Two half precision numbers in turn.
+MASU_INLINE F16 TwoHalves(const std::byte* p) {
+  int32_t both;
+  __builtin_memcpy(&both, p, 4);
+  return {_mm512_cvtph_ps(_mm256_set1_epi32(both))};
+}
 
 template <Encoding kEncoding>
 MASU_INLINE void PageKeyPairs(const AttentionTask& task, const SideView& side, PageCursor at,
@@ -69,13 +96,16 @@ MASU_INLINE void PageKeyPairs(const AttentionTask& task, const SideView& side, P
     const std::byte* scales = at.page + side.scale_offset + size_t{at.slot} * 2;
     const size_t row = size_t{task.block_size} * 2;
     for (uint32_t g = 0; g < pairs; g += 16, scales += 2 * row) {
-      const F16 scale = LoadFp16(scales);
-      const F16 minimum = LoadFp16(scales + row);
+      // Of both dimensions of a pair of eight tokens, then of the other eight.
+      const F16 scale[2] = {HalvesTwice(scales), HalvesTwice(scales + 16)};
+      const F16 minimum[2] = {HalvesTwice(scales + row), HalvesTwice(scales + row + 16)};
       for (uint32_t i = g; i < g + 16; ++i) {
-        F16 even, odd;
-        DecodeNibbles(codes + size_t{i} * 16, even, odd);
-        StoreInt(out + i * kPairLine, Bf16Pair(Int4Value(task, even, scale, minimum),
-                                               Int4Value(task, odd, scale, minimum)));
+        F16 value[2];
+        for (uint32_t half = 0; half < 2; ++half) {
+          const F16 code = NibblePairs(codes + size_t{i} * 16 + half * 8);
+          value[half] = Fma(code, scale[half], minimum[half]);
+        }
+        StoreInt(out + i * kPairLine, PackBf16(value[0], value[1]));
       }
     }
   } else if constexpr (kLooksUp<kEncoding>) {
@@ -127,16 +157,22 @@ MASU_INLINE void PageValuePairs(const AttentionTask& task, const SideView& side,
       const std::byte* scales = at.page + side.scale_offset + size_t{slot} * 2;
       const size_t row = size_t{task.block_size} * 2;
       for (uint32_t d = 0; d < size; d += 32, scales += 2 * row) {
+        // Bytes of both tokens in turn: dimensions 0..7 and 16..23 of the group, then the others.
+        const auto load = [&](uint32_t token) {
+          return _mm_loadu_si128(
+              reinterpret_cast<const __m128i*>(codes + token * (size / 2) + d / 2));
+        };
+        const __m128i first = load(0), second = load(1);
+        const F16 scale = TwoHalves(scales), minimum = TwoHalves(scales + row);
         F16 low[2], high[2];
-        for (uint32_t j = 0; j < 2; ++j) {
-          DecodeNibbles(codes + j * (size / 2) + d / 2, low[j], high[j]);
-          const F16 scale = SetHalf(scales + j * 2);
-          const F16 minimum = SetHalf(scales + row + j * 2);
-          low[j] = Int4Value(task, low[j], scale, minimum);
-          high[j] = Int4Value(task, high[j], scale, minimum);
+        for (uint32_t part = 0; part < 2; ++part) {
+          const I16 bytes = {_mm512_cvtepu8_epi32(part == 0 ? _mm_unpacklo_epi8(first, second)
+                                                            : _mm_unpackhi_epi8(first, second))};
+          low[part] = Fma(LowNibble<0>(bytes), scale, minimum);
+          high[part] = Fma(LowNibble<0>(ShiftRight<4>(bytes)), scale, minimum);
         }
-        StoreInt(out + size_t{d} * 4, Bf16Pair(low[0], low[1]));
-        StoreInt(out + size_t{d} * 4 + 64, Bf16Pair(high[0], high[1]));
+        StoreInt(out + size_t{d} * 4, PackBf16(low[0], low[1]));
+        StoreInt(out + size_t{d} * 4 + 64, PackBf16(high[0], high[1]));
       }
     } else {
       constexpr size_t kBytes = 2 * ElementBytes(kEncoding);
