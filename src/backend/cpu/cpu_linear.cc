@@ -16,6 +16,7 @@ static_assert(kRowsPerPiece % cpu::kTileRows == 0 && kPrepareGrain % cpu::kTileR
 constexpr size_t kAlign = 64;
 size_t Aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 uint32_t GroupsOf(uint32_t inputs) { return (inputs + cpu::kGroup - 1) / cpu::kGroup; }
+size_t Bf16Stride(size_t groups) { return cpu::RowStride(groups * cpu::kGroup * 2) / 2; }
 
 }  // namespace
 
@@ -58,10 +59,10 @@ size_t CpuOps::PrepareInputs(LinearBatch batch) {
       const size_t blocks = (rows + cpu::kTileRows - 1) / cpu::kTileRows;
       inputs.numbers_at = take(blocks * groups * cpu::kTileBytes);
     }
-    if (form.bf16) inputs.numbers_at = take(rows * groups * cpu::kGroup * sizeof(uint16_t));
+    if (form.bf16) inputs.numbers_at = take(rows * Bf16Stride(groups) * sizeof(uint16_t));
     if (form.block_sums) inputs.sums_at = take(rows * groups * sizeof(float));
     if (form.int8) {
-      inputs.codes_at = take(rows * inputs.inputs);
+      inputs.codes_at = take(rows * cpu::RowStride(inputs.inputs));
       inputs.scales_at = take(rows * groups * sizeof(float));
       inputs.sums_at = take(rows * groups * 2 * sizeof(int32_t));
     }
@@ -86,14 +87,15 @@ void CpuOps::FillInputs(const PreparedInputs& inputs) {
     for (size_t r = begin; r < end; ++r, x += inputs.x_stride) {
       if (form.bf16) {
         kernels_.bf16_row(x, inputs.inputs,
-                          reinterpret_cast<uint16_t*>(numbers) + r * groups * cpu::kGroup);
+                          reinterpret_cast<uint16_t*>(numbers) + r * Bf16Stride(groups));
       }
       if (form.block_sums) kernels_.block_sums(x, inputs.inputs, sums + r * groups);
       if (form.int8) {
-        kernels_.quantize_row(x, inputs.inputs, form.nibbles,
-                              reinterpret_cast<int8_t*>(base + inputs.codes_at) + r * inputs.inputs,
-                              reinterpret_cast<float*>(base + inputs.scales_at) + r * groups,
-                              reinterpret_cast<int32_t*>(base + inputs.sums_at) + r * groups * 2);
+        kernels_.quantize_row(
+            x, inputs.inputs, form.nibbles,
+            reinterpret_cast<int8_t*>(base + inputs.codes_at) + r * cpu::RowStride(inputs.inputs),
+            reinterpret_cast<float*>(base + inputs.scales_at) + r * groups,
+            reinterpret_cast<int32_t*>(base + inputs.sums_at) + r * groups * 2);
       }
     }
   });
@@ -146,10 +148,10 @@ cpu::LinearTask FromRow(cpu::LinearTask task, uint32_t row) {
   task.x += row * task.x_stride;
   task.y += row * task.y_stride;
   if (task.x_tiles != nullptr) task.x_tiles += row / cpu::kTileRows * groups * cpu::kTileBytes;
-  if (task.x16 != nullptr) task.x16 += row * groups * cpu::kGroup;
+  if (task.x16 != nullptr) task.x16 += row * Bf16Stride(groups);
   if (task.block_sums != nullptr) task.block_sums += row * groups;
   if (task.x8 != nullptr) {
-    task.x8 += size_t{row} * task.inputs;
+    task.x8 += row * cpu::RowStride(task.inputs);
     task.x8_scales += row * groups;
     task.x8_sums += row * groups * 2;
   }

@@ -128,7 +128,7 @@ template <Format kFormat, int R, typename Reader>
 MASU_INLINE void DotGroup(const LinearTask& task, const uint8_t* panel, uint32_t group,
                           uint32_t row, Reader& reader, F16 (&acc)[R][2]) {
   const uint32_t groups = (task.inputs + kGroup - 1) / kGroup;
-  const size_t x_stride = size_t{groups} * kGroup;
+  const size_t x_stride = RowStride(size_t{groups} * kGroup * 2) / 2;
   const uint16_t* x = task.x16 + row * x_stride + size_t{group} * kGroup;
   if constexpr (kFormat == Format::kBF16) {
     DotRange<R>(reader, x, x_stride, 0, kGroup / 2, acc);

@@ -191,7 +191,8 @@ MASU_INLINE void Int8Group(const LinearTask& task, const uint8_t* panel, uint32_
       reader.Next(set, w);
       for (uint32_t r = 0; r < R; ++r) {
         int32_t x;
-        __builtin_memcpy(&x, task.x8 + size_t{row + r} * task.inputs + group * kGroup + set * 4, 4);
+        __builtin_memcpy(
+            &x, task.x8 + (row + r) * RowStride(task.inputs) + group * kGroup + set * 4, 4);
         for (int v = 0; v < 2; ++v) {
           sum[r][v] = kFormat == Format::kQ8_0 ? DotSigned(sum[r][v], w[v], x)
                                                : DotUnsigned(sum[r][v], w[v], x);

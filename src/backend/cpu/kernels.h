@@ -10,6 +10,10 @@
 
 namespace masu::cpu {
 
+// Bytes from one row of prepared inputs to the next: an odd number of cache lines. Rows of a power
+// of two bytes would all begin in the same set of a cache, which holds eight of them or so.
+constexpr size_t RowStride(size_t bytes) { return ((bytes + 63) / 64 | 1) * 64; }
+
 struct LinearTask {
   Format format;
   const uint8_t* panels;  // of the whole weight
@@ -26,9 +30,9 @@ struct LinearTask {
   const float* block_sums = nullptr;
   // Instead of x, of linear_tiles: what pack_rows made; of linear_dots: rows of bf16_row.
   const uint8_t* x_tiles = nullptr;
-  const uint16_t* x16 = nullptr;  // [rows, groups * kGroup]
+  const uint16_t* x16 = nullptr;  // [rows, groups * kGroup], RowStride apart
   // Of linear_int8, instead of x and block_sums: what quantize_row made.
-  const int8_t* x8 = nullptr;        // [rows, inputs]
+  const int8_t* x8 = nullptr;        // [rows, inputs], RowStride apart
   const float* x8_scales = nullptr;  // [rows, groups]
   const int32_t* x8_sums = nullptr;  // [rows, groups, 2]
   uint32_t panel_begin = 0;
