@@ -15,7 +15,7 @@ namespace masu::cpu::MASU_ISA {
 constexpr uint32_t DotRows(Format format) { return format == Format::kBF16 ? 12 : 6; }
 // Beyond so many rows, weights are decoded once into an L1 scratch, kDotGroups groups at a time.
 // Nibbles decode beside the arithmetic, on ports that it leaves free.
-inline constexpr uint32_t kDotDirectRows = 12;
+inline constexpr uint32_t kDotDirectRows = 6;
 inline constexpr uint32_t kDotGroups = 8;
 constexpr bool DecodesAside(Format format) {
   return format == Format::kBF16 || (IsNibble(format) && HighBits(format) == 0);
@@ -199,6 +199,10 @@ void DotBlocked(const LinearTask& task, const uint8_t* panel, uint32_t output) {
           acc[r][1] = Load(totals + (row + r) * kPanel + 16);
         }
         for (uint32_t g = first; g < last; ++g) {
+          // What is decoded next comes from memory beside the arithmetic of the first rows.
+          const uint8_t* next = panel + GroupOffset(kFormat, g) + kDotGroups * GroupBytes(kFormat);
+          for (uint32_t line = 0; row == 0 && line < GroupBytes(kFormat); line += 64)
+            __builtin_prefetch(next + line);
           ScratchPairs reader{pairs + (g - first) * kGroupPairs};
           DotGroup<kFormat, R>(task, panel, g, row, reader, acc);
         }
