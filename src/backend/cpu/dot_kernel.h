@@ -13,6 +13,8 @@ namespace masu::cpu::MASU_ISA {
 // Rows that share a pass over weights. Sums and totals of 2 x 6 rows are 24 of 32 registers;
 // weights that need no scale have no totals.
 constexpr uint32_t DotRows(Format format) { return format == Format::kBF16 ? 12 : 6; }
+// Where one pass does not hold all rows, those of each of several.
+constexpr uint32_t DotPassRows(Format format) { return format == Format::kBF16 ? 8 : 6; }
 // Beyond so many rows, weights are decoded once into an L1 scratch, kDotGroups groups at a time.
 // Nibbles decode beside the arithmetic, on ports that it leaves free.
 inline constexpr uint32_t kDotDirectRows = 6;
@@ -22,6 +24,8 @@ constexpr bool DecodesAside(Format format) {
 }
 // How far ahead of the arithmetic weights are asked for: about what memory delivers meanwhile.
 inline constexpr size_t kDotAhead = 4096;
+
+constexpr uint32_t LinesOf(Format format) { return (GroupBytes(format) + 63) / 64; }
 
 MASU_INLINE F16 DotPairs(F16 sum, I16 x, I16 w) {
   return {
@@ -106,14 +110,28 @@ struct ScratchPairs {
   }
 };
 
+// What a pass over a group asks for, line by line beside the arithmetic: of one pass over a panel
+// the lines a short way ahead; of several a part each of the next panel, so that memory is busy in
+// all of them.
+struct DotPrefetch {
+  const uint8_t* at;
+  uint32_t lines;  // 32 at most
+
+  MASU_INLINE void Next(uint32_t pair) const {
+    if (pair < lines) __builtin_prefetch(at + size_t{pair} * 64);
+    if (pair + 16 < lines) __builtin_prefetch(at + size_t{pair + 16} * 64);
+  }
+};
+
 // sum[r][v] += pairs [first, last) of a group; x: the group's inputs of the first row.
 template <int R, typename Reader>
 MASU_INLINE void DotRange(Reader& reader, const uint16_t* x, size_t x_stride, uint32_t first,
-                          uint32_t last, F16 (&sum)[R][2]) {
+                          uint32_t last, DotPrefetch prefetch, F16 (&sum)[R][2]) {
   MASU_UNROLL_16
   for (uint32_t pair = first; pair < last; ++pair) {
     I16 w[2];
     reader.Next(pair, w);
+    prefetch.Next(pair);
     for (int r = 0; r < R; ++r) {
       int32_t both;
       __builtin_memcpy(&both, x + static_cast<size_t>(r) * x_stride + size_t{pair} * 2, 4);
@@ -126,12 +144,12 @@ MASU_INLINE void DotRange(Reader& reader, const uint16_t* x, size_t x_stride, ui
 // acc += one group's product, R rows from `row` of the task on.
 template <Format kFormat, int R, typename Reader>
 MASU_INLINE void DotGroup(const LinearTask& task, const uint8_t* panel, uint32_t group,
-                          uint32_t row, Reader& reader, F16 (&acc)[R][2]) {
+                          uint32_t row, DotPrefetch prefetch, Reader& reader, F16 (&acc)[R][2]) {
   const uint32_t groups = (task.inputs + kGroup - 1) / kGroup;
   const size_t x_stride = RowStride(size_t{groups} * kGroup * 2) / 2;
   const uint16_t* x = task.x16 + row * x_stride + size_t{group} * kGroup;
   if constexpr (kFormat == Format::kBF16) {
-    DotRange<R>(reader, x, x_stride, 0, kGroup / 2, acc);
+    DotRange<R>(reader, x, x_stride, 0, kGroup / 2, prefetch, acc);
   } else {
     constexpr uint32_t kParts = SubGroups(kFormat);
     constexpr uint32_t kPairs = kGroup / 2 / kParts;
@@ -139,7 +157,7 @@ MASU_INLINE void DotGroup(const LinearTask& task, const uint8_t* panel, uint32_t
     for (uint32_t part = 0; part < kParts; ++part) {
       F16 sum[R][2];
       for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = Zero();
-      DotRange<R>(reader, x, x_stride, part * kPairs, (part + 1) * kPairs, sum);
+      DotRange<R>(reader, x, x_stride, part * kPairs, (part + 1) * kPairs, prefetch, sum);
       for (uint32_t r = 0; r < R; ++r) {
         const float block_sum =
             HasMinimum(kFormat) ? task.block_sums[size_t{row + r} * groups + group] : 0.0f;
@@ -151,18 +169,15 @@ MASU_INLINE void DotGroup(const LinearTask& task, const uint8_t* panel, uint32_t
 }
 
 template <Format kFormat, int R>
-void DotDirect(const LinearTask& task, const uint8_t* panel, uint32_t output, uint32_t row) {
+void DotDirect(const LinearTask& task, const uint8_t* panel, uint32_t output, uint32_t row,
+               size_t ahead, uint32_t lines) {
   F16 acc[R][2];
   for (int r = 0; r < R; ++r) acc[r][0] = acc[r][1] = Zero();
   const uint32_t groups = (task.inputs + kGroup - 1) / kGroup;
   for (uint32_t g = 0; g < groups; ++g) {
     const uint8_t* codes = panel + GroupOffset(kFormat, g);
-    if (row == 0) {
-      for (uint32_t line = 0; line < GroupBytes(kFormat); line += 64)
-        __builtin_prefetch(codes + kDotAhead + line);
-    }
     PairReader<kFormat> reader(codes);
-    DotGroup<kFormat, R>(task, panel, g, row, reader, acc);
+    DotGroup<kFormat, R>(task, panel, g, row, {codes + ahead, lines}, reader, acc);
   }
   for (uint32_t r = 0; r < R; ++r) {
     WriteOut(task, row + r, output, acc[r][0]);
@@ -200,11 +215,11 @@ void DotBlocked(const LinearTask& task, const uint8_t* panel, uint32_t output) {
         }
         for (uint32_t g = first; g < last; ++g) {
           // What is decoded next comes from memory beside the arithmetic of the first rows.
-          const uint8_t* next = panel + GroupOffset(kFormat, g) + kDotGroups * GroupBytes(kFormat);
-          for (uint32_t line = 0; row == 0 && line < GroupBytes(kFormat); line += 64)
-            __builtin_prefetch(next + line);
+          const DotPrefetch next = {
+              panel + GroupOffset(kFormat, g) + kDotGroups * GroupBytes(kFormat),
+              row == 0 ? LinesOf(kFormat) : 0};
           ScratchPairs reader{pairs + (g - first) * kGroupPairs};
-          DotGroup<kFormat, R>(task, panel, g, row, reader, acc);
+          DotGroup<kFormat, R>(task, panel, g, row, next, reader, acc);
         }
         for (uint32_t r = 0; r < R; ++r) {
           Store(totals + (row + r) * kPanel, acc[r][0]);
@@ -230,9 +245,19 @@ void DotPanels(const LinearTask& task) {
       continue;
     }
     constexpr uint32_t kMost = DotRows(kFormat);
-    for (uint32_t row = 0; row < task.rows; row += kMost) {
-      WithRows<kMost>(task.rows - row < kMost ? task.rows - row : kMost,
-                      [&]<int R>() { DotDirect<kFormat, R>(task, panel, p * kPanel, row); });
+    constexpr uint32_t kLines = LinesOf(kFormat);
+    const uint32_t rows = task.rows <= kMost ? kMost : DotPassRows(kFormat);
+    const uint32_t passes = (task.rows + rows - 1) / rows;
+    for (uint32_t pass = 0; pass < passes; ++pass) {
+      // Passes of about as many rows, for about as many lines.
+      const uint32_t row = pass * task.rows / passes;
+      const uint32_t end = (pass + 1) * task.rows / passes;
+      const uint32_t first = pass * kLines / passes;
+      const uint32_t lines = (pass + 1) * kLines / passes - first;
+      WithRows<kMost>(end - row, [&]<int R>() {
+        DotDirect<kFormat, R>(task, panel, p * kPanel, row,
+                              passes == 1 ? kDotAhead : panel_bytes + size_t{first} * 64, lines);
+      });
     }
   }
 }
