@@ -218,27 +218,32 @@ inline void DecodeValuesAny(const AttentionTask& task, uint32_t position, float*
   if (split < 32) decode(task.v, split, 32);
 }
 
-// What the codes of `kTile` tokens from `position` are multiplied with; `at` names the side of a
-// position. 0 for scaled tokens from kv_end on.
+// What the codes of `kTile` tokens from `position` are multiplied with; `side_at` names the side of
+// a position. 0 for scaled tokens outside [kv_first, kv_end), as far as pages differ.
 template <typename SideAt>
 MASU_INLINE void LoadScales(const AttentionTask& task, const SideAt& side_at, uint32_t position,
                             float* scales) {
-  for (uint32_t t = 0; t < kTile; t += 8) {
+  const uint32_t step = task.block_size < 16 ? 8 : 16;
+  for (uint32_t t = 0; t < kTile; t += step) {
     const SideView& side = side_at(task, position + t);
-    if (!side.scaled) {
-      for (uint32_t i = 0; i < 8; ++i) scales[t + i] = side.constant_scale;
-      continue;
+    F16 loaded = Set1(side.constant_scale);
+    if (side.scaled) {
+      loaded = Zero();
+      if (position + t < task.kv_end && position + t + step > task.kv_first) {
+        const PageCursor at = Locate(task, position + t);
+        const std::byte* from = at.page + side.scale_offset + size_t{at.slot} * 2;
+        const uint32_t left = task.kv_end - position - t;
+        uint16_t eight[16] = {};
+        if (step == 8) __builtin_memcpy(eight, from, 16);
+        loaded = KeepFirst(step == 8 ? LoadBf16(eight) : LoadBf16(from), left, Zero());
+      }
     }
-    if (position + t >= task.kv_end || position + t + 8 <= task.kv_first) {
-      __builtin_memset(scales + t, 0, 8 * sizeof(float));
-      continue;
-    }
-    const PageCursor at = Locate(task, position + t);
-    uint16_t bits[8];
-    __builtin_memcpy(bits, at.page + side.scale_offset + size_t{at.slot} * 2, sizeof(bits));
-    for (uint32_t i = 0; i < 8; ++i) {
-      scales[t + i] =
-          position + t + i < task.kv_end ? BitsToFloat(static_cast<uint32_t>(bits[i]) << 16) : 0.0f;
+    if (step == 16) {
+      Store(scales + t, loaded);
+    } else {
+      float sixteen[16];
+      Store(sixteen, loaded);
+      __builtin_memcpy(scales + t, sixteen, 8 * sizeof(float));
     }
   }
 }

@@ -19,6 +19,9 @@ MASU_INLINE bool FitsPairs(const AttentionTask& task) {
          HoldsBf16(task.first_v);
 }
 
+// Prefetches go to L2 only: L1 keeps fewer requests under way than memory can serve.
+inline constexpr int kToL2 = 2;
+
 // Bytes that the next tile reads, asked for line by line beside the arithmetic of this one.
 struct Ahead {
   const std::byte* at[4];
@@ -27,7 +30,7 @@ struct Ahead {
 
   MASU_INLINE void Next() {
     if (done >= bytes) return;
-    for (const std::byte* from : at) __builtin_prefetch(from + done);
+    for (const std::byte* from : at) __builtin_prefetch(from + done, 0, kToL2);
     done += 64;
   }
 };
@@ -42,10 +45,10 @@ template <typename SideAt>
 MASU_INLINE Ahead NextTile(const AttentionTask& task, const SideAt& side_at, uint32_t position) {
   Ahead ahead = {};
   const uint32_t next = position + kTile;
-  if (next >= task.kv_end || task.block_size < 16) return ahead;
+  if (next >= task.kv_ahead || task.block_size < 16) return ahead;
   const SideView& side = side_at(task, next);
   for (uint32_t i = 0; i < 4; ++i) {
-    const uint32_t block = next + i * 16 < task.kv_end ? next + i * 16 : next;
+    const uint32_t block = next + i * 16 < task.kv_ahead ? next + i * 16 : next;
     const PageCursor at = Locate(task, block);
     const size_t bytes = BlockBytes(side.encoding, task.head_dim);
     ahead.at[i] = at.page + side.offset + at.slot / 16 * bytes;

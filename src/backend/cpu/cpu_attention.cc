@@ -167,6 +167,7 @@ void PrepareTile(const cpu::Kernels& kernels, const AttentionArgs& args,
               .round_to_bf16 = args.round_to_bf16,
               .kv_begin = 0,
               .kv_end = 0,
+              .kv_ahead = 0,
               .kv_first = 0,
               .scratch = scratch,
               .max = nullptr,
@@ -193,11 +194,14 @@ void PrepareTile(const cpu::Kernels& kernels, const AttentionArgs& args,
   run.task.kv_first = run.starts[0];
 }
 
-void RunSplit(const cpu::Kernels& kernels, TileRun& run, uint32_t split, Partial result) {
+// `last`: the last split that the caller runs.
+void RunSplit(const cpu::Kernels& kernels, TileRun& run, uint32_t split, uint32_t last,
+              Partial result) {
   // A window's first tile is the one it begins in; tiles keep their positions.
   run.task.kv_begin =
       std::max(split * kAttentionSplit, run.task.kv_first / kAttentionTile * kAttentionTile);
   run.task.kv_end = std::min(run.length, (split + 1) * kAttentionSplit);
+  run.task.kv_ahead = std::min(run.length, (last + 1) * kAttentionSplit);
   run.task.max = result.max;
   run.task.sum = result.sum;
   run.task.acc = result.acc;
@@ -231,8 +235,9 @@ void CpuOps::AttendWhole(const AttentionArgs& args, const RowTile& tile, uint32_
   const Partial total = PartialAt(results);
   const Partial next = PartialAt(results + PartialFloats(head_dim));
   const uint32_t first = run.task.kv_first / kAttentionSplit;
-  for (uint32_t split = first; split < NumSplits(run.length); ++split) {
-    RunSplit(kernels_, run, split, split == first ? total : next);
+  const uint32_t splits = NumSplits(run.length);
+  for (uint32_t split = first; split < splits; ++split) {
+    RunSplit(kernels_, run, split, splits - 1, split == first ? total : next);
     for (uint32_t r = 0; split > first && r < run.task.rows; ++r) {
       kernels_.attention_merge(total.max + r, total.sum + r, total.acc + size_t{r} * head_dim,
                                next.max + r, next.sum + r, next.acc + size_t{r} * head_dim,
@@ -249,7 +254,7 @@ void CpuOps::AttendSplit(const AttentionArgs& args, const RowTile& tile, uint32_
   TileRun run;
   PrepareTile(kernels_, args, sequence, tile.kv_head, tile.first_token, tile.tokens,
               ThreadScratch(thread, sequence.layout->head_dim), run);
-  RunSplit(kernels_, run, split, PartialAt(result));
+  RunSplit(kernels_, run, split, split, PartialAt(result));
 }
 
 void CpuOps::Attention(const AttentionArgs& args) {

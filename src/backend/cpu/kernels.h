@@ -86,6 +86,7 @@ struct AttentionTask {
   bool round_to_bf16;
   uint32_t kv_begin;  // a multiple of kAttentionSplit
   uint32_t kv_end;
+  uint32_t kv_ahead;  // the end of what this thread reads next: kv_end or later
   uint32_t kv_first;  // the smallest of starts: pages that end before are not read
   float* scratch;     // AttentionScratchFloats(head_dim, rows)
   float* max;         // [rows] results: running maximum,

@@ -90,6 +90,10 @@ MASU_INLINE F16 RoundBf16(F16 a) {
 MASU_INLINE F16 LoadFp16(const void* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
 }
+MASU_INLINE F16 LoadBf16(const void* p) {
+  const __m256i words = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16))};
+}
 MASU_INLINE F16 LoadInt8(const void* p) {
   return {
       _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))))};
@@ -265,6 +269,12 @@ MASU_INLINE __m128i Load128(const void* p) {
 MASU_INLINE F16 LoadFp16(const void* p) {
   return MASU_BOTH(_mm256_cvtph_ps(Load128(p)),
                    _mm256_cvtph_ps(Load128(static_cast<const char*>(p) + 16)));
+}
+MASU_INLINE __m256 LoadBf16Of8(const void* p) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(Load128(p)), 16));
+}
+MASU_INLINE F16 LoadBf16(const void* p) {
+  return MASU_BOTH(LoadBf16Of8(p), LoadBf16Of8(static_cast<const char*>(p) + 16));
 }
 MASU_INLINE F16 LoadInt8(const void* p) {
   const __m128i codes = Load128(p);
@@ -482,6 +492,9 @@ MASU_INLINE T At(const void* p, int i) {
 }
 MASU_INLINE F16 LoadFp16(const void* p) {
   return Each([&](int i) { return HalfBits(At<uint16_t>(p, i)); });
+}
+MASU_INLINE F16 LoadBf16(const void* p) {
+  return Each([&](int i) { return BitsToFloat(uint32_t{At<uint16_t>(p, i)} << 16); });
 }
 MASU_INLINE F16 LoadInt8(const void* p) {
   return Each([&](int i) { return static_cast<float>(At<int8_t>(p, i)); });
