@@ -26,12 +26,13 @@ inline constexpr int kToL2 = 2;
 struct Ahead {
   const std::byte* at[4];
   size_t bytes;  // from each
+  size_t step;
   size_t done = 0;
 
   MASU_INLINE void Next() {
     if (done >= bytes) return;
     for (const std::byte* from : at) __builtin_prefetch(from + done, 0, kToL2);
-    done += 64;
+    done += step;
   }
 };
 
@@ -53,6 +54,8 @@ MASU_INLINE Ahead NextTile(const AttentionTask& task, const SideAt& side_at, uin
     const size_t bytes = BlockBytes(side.encoding, task.head_dim);
     ahead.at[i] = at.page + side.offset + at.slot / 16 * bytes;
     ahead.bytes = bytes;
+    // Long runs of lines, read as they are, are better left to the CPU's own prefetcher by half.
+    ahead.step = side.encoding == Encoding::kBFloat16 ? 128 : 64;
     const std::byte* scales = at.page + side.scale_offset + size_t{at.slot} * 2;
     if (side.scaled) __builtin_prefetch(scales);
     // A scale and a minimum for each 32 dimensions, for all tokens of the page each.
@@ -89,6 +92,19 @@ MASU_INLINE F16 TwoHalves(const std::byte* p) {
   return {_mm512_cvtph_ps(_mm256_set1_epi32(both))};
 }
 
+// `runs` times 64 codes as so many pairs.
+template <Encoding kEncoding>
+MASU_INLINE void LookUpRuns(const std::byte* codes, uint32_t runs, uint8_t* out) {
+  const ByteTable table = LoadByteTable<kEncoding>();
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < runs; ++i) {
+    I16 first, second;
+    LookUpPairs<kEncoding>(table, codes + size_t{i} * 64, first, second);
+    StoreInt(out + size_t{i} * 128, first);
+    StoreInt(out + size_t{i} * 128 + 64, second);
+  }
+}
+
 template <Encoding kEncoding>
 MASU_INLINE void PageKeyPairs(const AttentionTask& task, const SideView& side, PageCursor at,
                               uint8_t* out) {
@@ -112,13 +128,7 @@ MASU_INLINE void PageKeyPairs(const AttentionTask& task, const SideView& side, P
       }
     }
   } else if constexpr (kLooksUp<kEncoding>) {
-    const ByteTable table = LoadByteTable<kEncoding>();
-    for (uint32_t i = 0; i < pairs; i += 2) {
-      I16 first, second;
-      LookUpPairs<kEncoding>(table, codes + size_t{i} * 32, first, second);
-      StoreInt(out + i * kPairLine, first);
-      StoreInt(out + (i + 1) * kPairLine, second);
-    }
+    LookUpRuns<kEncoding>(codes, pairs / 2, out);
   }
 }
 
@@ -148,25 +158,24 @@ MASU_INLINE const uint8_t* KeyPairs(const AttentionTask& task, uint32_t position
   return out;
 }
 
-// [4][head_dim] pairs of tokens: the eight from `slot` of a page.
+// [tokens / 2][head_dim] pairs of tokens, from `slot` of a page on.
 template <Encoding kEncoding>
 MASU_INLINE void PageValuePairs(const AttentionTask& task, const SideView& side, PageCursor at,
-                                uint8_t* out) {
+                                uint32_t tokens, uint8_t* out) {
   const uint32_t size = task.head_dim;
-  for (uint32_t t = 0; t < 8; t += 2, out += size_t{size} * 4) {
-    const uint32_t slot = at.slot + t;
-    if constexpr (IsInt4(kEncoding)) {
-      const std::byte* codes = at.page + side.offset + size_t{slot} * (size / 2);
-      const std::byte* scales = at.page + side.scale_offset + size_t{slot} * 2;
-      const size_t row = size_t{task.block_size} * 2;
-      for (uint32_t d = 0; d < size; d += 32, scales += 2 * row) {
+  if constexpr (IsInt4(kEncoding)) {
+    const std::byte* codes = at.page + side.offset + size_t{at.slot} * (size / 2);
+    const std::byte* scales = at.page + side.scale_offset + size_t{at.slot} * 2;
+    const size_t row = size_t{task.block_size} * 2;
+    for (uint32_t t = 0; t < tokens; t += 2, codes += size, scales += 4) {
+      for (uint32_t d = 0; d < size; d += 32, out += 128) {
         // Bytes of both tokens in turn: dimensions 0..7 and 16..23 of the group, then the others.
-        const auto load = [&](uint32_t token) {
-          return _mm_loadu_si128(
-              reinterpret_cast<const __m128i*>(codes + token * (size / 2) + d / 2));
+        const auto load = [](const std::byte* from) {
+          return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
         };
-        const __m128i first = load(0), second = load(1);
-        const F16 scale = TwoHalves(scales), minimum = TwoHalves(scales + row);
+        const __m128i first = load(codes + d / 2), second = load(codes + (size + d) / 2);
+        const std::byte* group = scales + d / 16 * row;
+        const F16 scale = TwoHalves(group), minimum = TwoHalves(group + row);
         F16 low[2], high[2];
         for (uint32_t part = 0; part < 2; ++part) {
           const I16 bytes = {_mm512_cvtepu8_epi32(part == 0 ? _mm_unpacklo_epi8(first, second)
@@ -174,28 +183,20 @@ MASU_INLINE void PageValuePairs(const AttentionTask& task, const SideView& side,
           low[part] = Fma(LowNibble<0>(bytes), scale, minimum);
           high[part] = Fma(LowNibble<0>(ShiftRight<4>(bytes)), scale, minimum);
         }
-        StoreInt(out + size_t{d} * 4, PackBf16(low[0], low[1]));
-        StoreInt(out + size_t{d} * 4 + 64, PackBf16(high[0], high[1]));
+        StoreInt(out, PackBf16(low[0], low[1]));
+        StoreInt(out + 64, PackBf16(high[0], high[1]));
       }
-    } else {
-      constexpr size_t kBytes = 2 * ElementBytes(kEncoding);
-      const std::byte* codes = at.page + side.offset + size_t{slot / 2} * size * kBytes;
-      for (uint32_t d = 0; d < size; d += 16) {
-        if constexpr (kLooksUp<kEncoding>) {
-          // Two runs at a time, but for the last of an odd number of them.
-          if (d + 32 <= size) {
-            I16 first, second;
-            LookUpPairs<kEncoding>(LoadByteTable<kEncoding>(), codes + d * kBytes, first, second);
-            StoreInt(out + size_t{d} * 4, first);
-            StoreInt(out + size_t{d} * 4 + 64, second);
-            d += 16;
-            continue;
-          }
-        }
-        F16 even, odd;
-        DecodePair<kEncoding>(codes + d * kBytes, even, odd);
-        StoreInt(out + size_t{d} * 4, Bf16Pair(even, odd));
-      }
+    }
+  } else {
+    constexpr size_t kBytes = 2 * ElementBytes(kEncoding);
+    const std::byte* codes = at.page + side.offset + size_t{at.slot / 2} * size * kBytes;
+    if constexpr (kLooksUp<kEncoding>) {
+      if (size % 32 == 0) return LookUpRuns<kEncoding>(codes, tokens * size / 64, out);
+    }
+    for (uint32_t i = 0; i < tokens / 2 * size; i += 16) {
+      F16 even, odd;
+      DecodePair<kEncoding>(codes + i * kBytes, even, odd);
+      StoreInt(out + size_t{i} * 4, Bf16Pair(even, odd));
     }
   }
 }
@@ -208,23 +209,24 @@ MASU_INLINE I16 KeepBits(I16 lanes, uint32_t mask) {
 // outside [kv_first, kv_end) are zero, so that a probability of zero meets no leftover NaN.
 MASU_INLINE const uint8_t* ValuePairs(const AttentionTask& task, uint32_t position, uint8_t* out) {
   const size_t pair_bytes = size_t{task.head_dim} * 4;
-  for (uint32_t begin = position; begin < position + 16; begin += 8) {
+  const bool whole = position + 16 <= task.kv_end && position >= task.kv_first;
+  const uint32_t step = task.block_size < 16 ? 8 : 16;
+  for (uint32_t begin = position; begin < position + 16; begin += step) {
     uint8_t* to = out + (begin - position) / 2 * pair_bytes;
-    if (begin >= task.kv_end || begin + 8 <= task.kv_first) {
-      __builtin_memset(to, 0, 4 * pair_bytes);
+    if (begin >= task.kv_end || begin + step <= task.kv_first) {
+      __builtin_memset(to, 0, step / 2 * pair_bytes);
       continue;
     }
     const SideView& side = ValueAt(task, begin);
     const PageCursor at = Locate(task, begin);
-    if (side.encoding == Encoding::kBFloat16 && task.block_size >= 16 && begin == position &&
-        position + 16 <= task.kv_end && position >= task.kv_first) {
+    if (side.encoding == Encoding::kBFloat16 && step == 16 && whole)
       return reinterpret_cast<const uint8_t*>(at.page + side.offset + at.slot / 2 * pair_bytes);
-    }
     WithEncoding(side.encoding, [&]<Encoding kEncoding>() MASU_LAMBDA_INLINE {
-      PageValuePairs<kEncoding>(task, side, at, to);
+      PageValuePairs<kEncoding>(task, side, at, step, to);
     });
+    if (whole) continue;
     const auto exists = [&](uint32_t t) { return t >= task.kv_first && t < task.kv_end; };
-    for (uint32_t t = begin; t < begin + 8; t += 2, to += pair_bytes) {
+    for (uint32_t t = begin; t < begin + step; t += 2, to += pair_bytes) {
       if (exists(t) && exists(t + 1)) continue;
       const uint32_t mask = (exists(t) ? 0xffffu : 0u) | (exists(t + 1) ? 0xffff0000u : 0u);
       for (uint32_t d = 0; d < task.head_dim; d += 16)
