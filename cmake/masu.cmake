@@ -69,6 +69,7 @@ function(masu_layer name)
   endif()
   if(MASU_TESTS AND tests)
     add_executable(${name}_test ${tests})
+    masu_isa_flags("${tests}")
     target_link_libraries(${name}_test PRIVATE masu_${name} masu_test_support GTest::gmock GTest::gtest_main)
     # One ctest entry per program: starting a process per case costs more than most cases.
     add_test(NAME ${name} COMMAND ${name}_test)

@@ -3,14 +3,20 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
 
 #include "backend/backend.h"
+#include "backend/cpu/cpu_ops.h"
 #include "quant/kv_encoding.h"
 
 namespace masu {
+namespace cpu::plain_tiles {
+bool TileAttention(const AttentionTask& task);  // avx512bf16/plain_tile_attention_test.cc
+}
+
 namespace {
 
 struct Case {
@@ -173,7 +179,7 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// Sets with kernels for attention of their own.
+// Sets with kernels of their own for attention in float32.
 std::vector<std::string> AttentionIsas() {
   std::vector<std::string> isas = SupportedIsas();
   std::erase_if(isas, [](const std::string& isa) { return isa == "avx512bf16" || isa == "amx"; });
@@ -202,6 +208,73 @@ TEST(Attention, MatchesTheOracleInEveryEncodingBlockSizeAndIsa) {
       }
     }
   }
+}
+
+// With bfloat16 activations avx512bf16 sums pairs in an order of its own, amx in that of the
+// others.
+TEST(Attention, RoundedMatchesTheOracleOnEveryIsa) {
+  const auto oracle = MakeOps("ref", std::nullopt, 1);
+  for (const Case& c : kCases) {
+    for (const uint32_t block_size : {8u, 16u, 64u}) {
+      const uint32_t head_dim = block_size == 64 ? 64 : HasGroups(c) ? 96 : 80;
+      const Scene scene(c, block_size, 6, 2, head_dim, 150, block_size);
+      const std::vector<float> expected = scene.Run(*oracle, 150, true);
+      std::vector<float> first;
+      for (const std::string& isa : SupportedIsas()) {
+        if (isa == "scalar" && block_size != 16) continue;  // slow
+        const std::vector<float> out = scene.Run(*MakeOps("cpu", isa, 2), 40, true);
+        // q, probabilities and outputs are rounded to 8 bits each: on values of size 1 a hundredth,
+        // more where a bias makes scores large.
+        for (size_t i = 0; i < out.size(); ++i) {
+          ASSERT_NEAR(out[i], expected[i], c.key_bias ? 0.1 : 0.02)
+              << Name(c) << " block " << block_size << " " << isa << " at " << i;
+        }
+        if (first.empty()) first = out;
+        if (isa == "avx512bf16") {
+          // The same roundings: another order moves few sums across the edge of an output's.
+          size_t others = 0;
+          for (size_t i = 0; i < out.size(); ++i) others += out[i] != first[i] ? 1 : 0;
+          ASSERT_LT(others * 20, out.size()) << Name(c) << " block " << block_size;
+          continue;
+        }
+        ASSERT_TRUE(SameBits(first, out)) << Name(c) << " block " << block_size << ": " << isa;
+      }
+    }
+  }
+}
+
+// The kernel for AMX on tiles of plain arithmetic: the bits of vectors.
+TEST(Attention, TilesGiveTheBitsOfVectors) {
+  const std::vector<std::string> isas = SupportedIsas();
+  if (std::ranges::find(isas, "avx512bf16") == isas.end())
+    GTEST_SKIP() << "needs AVX512-BF16 beside the tiles";
+  cpu::Kernels kernels = cpu::avx512::Table();
+  cpu::avx512vbmi::Extend(kernels);
+  static bool used_well;
+  used_well = true;
+  kernels.attention = [](const cpu::AttentionTask& task) {
+    used_well = cpu::plain_tiles::TileAttention(task) && used_well;
+  };
+  CpuOps tiles(kernels, true, 1);
+  const auto vectors = MakeOps("cpu", "avx512vbmi", 2);
+  for (const Case& c : kCases) {
+    for (const uint32_t head_dim : {64u, HasGroups(c) ? 96u : 80u}) {
+      for (const uint32_t block_size : {8u, 16u, 32u}) {
+        // Groups of 3 and 20 query heads: tiles of several and of more than 16 rows.
+        for (const uint32_t heads : {6u, 40u}) {
+          if (heads == 40 && block_size != 16) continue;  // slow
+          const Scene scene(c, block_size, heads, 2, head_dim, heads == 40 ? 70 : 150, head_dim);
+          for (const uint32_t window : {0u, 30u}) {
+            ASSERT_TRUE(SameBits(scene.Run(tiles, 70, true, window),
+                                 scene.Run(*vectors, 100, true, window)))
+                << Name(c) << " head " << head_dim << " block " << block_size << " heads " << heads
+                << " window " << window;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(used_well);
 }
 
 TEST(Attention, BitsDoNotDependOnChunksThreadsOrBlockSize) {

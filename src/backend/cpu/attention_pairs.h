@@ -260,10 +260,10 @@ MASU_INLINE PairScratch PairScratchOf(const AttentionTask& task) {
   return s;
 }
 
-// Sixteen values that are bfloat16 numbers.
+// Sixteen values, rounded as RoundBf16 does.
 MASU_INLINE void StoreBf16(uint16_t* to, F16 values) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
-                      _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(values.v), 16)));
+                      reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values.v)));
 }
 
 template <typename Unit>

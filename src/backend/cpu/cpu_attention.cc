@@ -53,7 +53,8 @@ void CpuOps::KvWrite(const KvWriteArgs& args) {
   for (uint32_t s = 0; s < args.num_sequences; ++s) {
     for (uint32_t i = 0; i < args.sequences[s].rows; ++i) write_rows_.emplace_back(s, i);
   }
-  pool_.For(static_cast<uint32_t>(write_rows_.size()), 8,
+  constexpr uint32_t kGrain = 4;  // a microsecond or so
+  pool_.For(static_cast<uint32_t>(write_rows_.size()), kGrain,
             [&](uint32_t begin, uint32_t end, uint32_t) {
               for (uint32_t r = begin; r < end; ++r)
                 WriteRow(args, args.sequences[write_rows_[r].first], write_rows_[r].second);

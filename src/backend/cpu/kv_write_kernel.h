@@ -194,11 +194,9 @@ inline void WriteInt4(const KvWriteTask& task, const SideView& side, const float
     const uint16_t scale_bits = !finite ? 0x7e00 : range > 0 ? HalfUp(range) : 0;
     const float scale = DecodeHalf(scale_bits);
     const bool usable = scale > 0;  // false for zero and for NaN
-    for (uint32_t i = g; i < g + kGroup; ++i) {
-      const float code = usable ? (x[i] - base) / scale : 0.0f;
-      const float clamped = code < 0.0f ? 0.0f : code > 15.0f ? 15.0f : code;
-      // 1.5 * 2^23: the sum's low bits are the value rounded to nearest even.
-      codes[i] = static_cast<uint8_t>(FloatToBits(clamped + 12582912.0f) & 15u);
+    for (uint32_t i = g; i < g + kGroup; i += 16) {
+      const F16 code = usable ? Div(Sub(Load(x + i), Set1(base)), Set1(scale)) : Zero();
+      StoreBytes(codes + i, RoundInt(Min(Max(code, Zero()), Set1(15.0f))));
     }
     std::byte* at = scales + size_t{g / kGroup} * 2 * task.block_size * 2;
     __builtin_memcpy(at, &scale_bits, 2);

@@ -90,6 +90,10 @@ MASU_INLINE F16 RoundBf16(F16 a) {
 MASU_INLINE F16 LoadFp16(const void* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
 }
+// Whole numbers from 0 to 255 as bytes.
+MASU_INLINE void StoreBytes(uint8_t* p, F16 a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a.v)));
+}
 MASU_INLINE F16 LoadBf16(const void* p) {
   const __m256i words = _mm256_loadu_si256(static_cast<const __m256i*>(p));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16))};
@@ -272,6 +276,14 @@ MASU_INLINE F16 LoadFp16(const void* p) {
 }
 MASU_INLINE __m256 LoadBf16Of8(const void* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(Load128(p)), 16));
+}
+MASU_INLINE void StoreBytes(uint8_t* p, F16 a) {
+  const __m256i lo = _mm256_cvtps_epi32(a.lo), hi = _mm256_cvtps_epi32(a.hi);
+  // Within 128 bits: 0..3 and 8..11, then 4..7 and 12..15.
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(lo, hi), 0xd8);
+  _mm_storeu_si128(
+      reinterpret_cast<__m128i*>(p),
+      _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 }
 MASU_INLINE F16 LoadBf16(const void* p) {
   return MASU_BOTH(LoadBf16Of8(p), LoadBf16Of8(static_cast<const char*>(p) + 16));
@@ -492,6 +504,9 @@ MASU_INLINE T At(const void* p, int i) {
 }
 MASU_INLINE F16 LoadFp16(const void* p) {
   return Each([&](int i) { return HalfBits(At<uint16_t>(p, i)); });
+}
+MASU_INLINE void StoreBytes(uint8_t* p, F16 a) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<uint8_t>(a.v[i]);
 }
 MASU_INLINE F16 LoadBf16(const void* p) {
   return Each([&](int i) { return BitsToFloat(uint32_t{At<uint16_t>(p, i)} << 16); });

@@ -9,58 +9,11 @@
 #include "quant/half.h"
 
 #define MASU_ISA tile_test
+#include "backend/cpu/plain_tiles.h"
 #include "backend/cpu/tile_kernel.h"
 
 namespace masu::cpu::tile_test {
 namespace {
-
-// Eight tiles of 16 rows x 64 bytes. A product adds, for each pair of the 16 pairs in a row of A,
-// the even and the odd numbers in two chains of fused multiply-adds, and their sum to C (Intel's
-// manual, TDPBF16PS).
-struct PlainTiles {
-  static inline uint8_t tiles[8][16][64];
-  static inline int configured = 0;
-
-  static void Configure() { ++configured; }
-  static void Release() { --configured; }
-  template <int kTile>
-  static void Zero() {
-    ASSERT_EQ(configured, 1);
-    std::memset(tiles[kTile], 0, sizeof(tiles[kTile]));
-  }
-  template <int kTile>
-  static void Load(const void* p, size_t stride) {
-    for (size_t r = 0; r < 16; ++r)
-      std::memcpy(tiles[kTile][r], static_cast<const uint8_t*>(p) + r * stride, 64);
-  }
-  template <int kTile>
-  static void Store(void* p, size_t stride) {
-    for (size_t r = 0; r < 16; ++r)
-      std::memcpy(static_cast<uint8_t*>(p) + r * stride, tiles[kTile][r], 64);
-  }
-  static float Number(const uint8_t* at) {
-    uint16_t bits;
-    std::memcpy(&bits, at, 2);
-    return Bf16ToFloat(bits);
-  }
-  template <int kC, int kA, int kB>
-  static void Multiply() {
-    for (size_t m = 0; m < 16; ++m) {
-      for (size_t n = 0; n < 16; ++n) {
-        float even = 0, odd = 0, c;
-        for (size_t k = 0; k < 16; ++k) {
-          const uint8_t* a = &tiles[kA][m][k * 4];
-          const uint8_t* b = &tiles[kB][k][n * 4];
-          even = __builtin_fmaf(Number(a), Number(b), even);
-          odd = __builtin_fmaf(Number(a + 2), Number(b + 2), odd);
-        }
-        std::memcpy(&c, &tiles[kC][m][n * 4], 4);
-        c += even + odd;
-        std::memcpy(&tiles[kC][m][n * 4], &c, 4);
-      }
-    }
-  }
-};
 
 // Any codes, and scales that are small finite numbers.
 std::vector<uint8_t> RandomPanels(Format format, uint32_t panels, uint32_t groups,
@@ -156,6 +109,7 @@ TEST(TileKernel, GivesTheBitsOfTheVectorKernel) {
       task.y = got.data();
       LinearTiles<PlainTiles>(task);
       ASSERT_EQ(PlainTiles::configured, 0);
+      ASSERT_FALSE(PlainTiles::misused);
       ASSERT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
           << "format " << static_cast<int>(format) << ", rows " << rows;
     }
