@@ -106,6 +106,22 @@ TEST(RowOps, RowStatistics) {
         },
         1e-6);
   }
+  // Weights of a draw: blocks of 512, the last one short; entries behind the drawable ones are
+  // large.
+  std::vector<float> logits = Normal(2 * 1600, 7, 4);
+  logits[1599] = logits[3199] = 60;
+  Compare(
+      "weight_sums",
+      [&](Ops& ops) {
+        RowStats stats[2];
+        const float temperatures[2] = {0.7f, 0};
+        std::vector<float> sums(6, -1.0f);
+        ops.RowStatistics({logits.data(), stats, 2, 1600, temperatures, 1530, sums.data()});
+        EXPECT_EQ(stats[0].weight_sums, sums.data());
+        EXPECT_EQ(stats[1].weight_sums, nullptr);
+        return sums;
+      },
+      1e-6);
   for (const float bad : {NAN, INFINITY, -INFINITY}) {
     std::vector<float> logits(40, 1.0f);
     logits[33] = bad;

@@ -56,8 +56,8 @@ Result<void> EngineImpl::Init() {
                                          .prefix_hash_bits = config_.prefix_hash_bits}));
   kv_choices_ = std::move(memory.kv.choices);
   cache_info_.pages = cache_->pool().TotalPages(kv_choices_[0].groups[0]);
-  MASU_ASSIGN_OR_RETURN(
-      runner_, ModelRunner::Create(*model_->model, *model_->ops, *cache_, config_.max_num_seqs));
+  MASU_ASSIGN_OR_RETURN(runner_, ModelRunner::Create(*model_->model, *model_->ops, *cache_,
+                                                     config_.max_num_seqs, SampleableTokens()));
   sampler_ = std::make_unique<Sampler>(SampleableTokens());
   if (config_.preemption_mode == PreemptionMode::kSwap && cache_info_.swap.value == 0) {
     return InvalidArgument("--preemption-mode swap needs a --swap-space above 0");

@@ -4,12 +4,13 @@
 #include <chrono>
 
 #include "base/stopwatch.h"
+#include "engine/sampler.h"
 
 namespace masu {
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::Create(Model& model, Ops& ops, KvCache& cache,
-                                                         uint32_t max_seqs) {
-  std::unique_ptr<ModelRunner> runner(new ModelRunner(model, ops, cache));
+                                                         uint32_t max_seqs, uint32_t sampleable) {
+  std::unique_ptr<ModelRunner> runner(new ModelRunner(model, ops, cache, sampleable));
   // Prompt logprobs may want every row of a step.
   const uint64_t rows = std::max(model.max_rows(), max_seqs);
   MASU_ASSIGN_OR_RETURN(
@@ -18,7 +19,19 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::Create(Model& model, Ops& ops,
       runner->logits_,
       Buffer::Allocate(
           {uint64_t{model.max_logit_rows()} * model.config().vocab_size * sizeof(float)}, true));
+  runner->weight_sums_.resize(size_t{model.max_logit_rows()} * WeightBlocks(sampleable));
   return runner;
+}
+
+// 0 where nothing is drawn, or not from the weights as they are.
+float ModelRunner::DrawTemperature(const Row& row) const {
+  const Sequence& sequence = *row.sequence;
+  const RequestState& request = *sequence.request;
+  if (request.internal || row.position + 1 != sequence.tokens.size()) return 0;
+  const auto generated = static_cast<uint32_t>(sequence.tokens.size()) - request.prompt_length;
+  return DrawsFromAllWeights(request.sampling, generated, sampleable_)
+             ? request.sampling.temperature
+             : 0;
 }
 
 void ModelRunner::Add(const StepPlan::Entry& entry) {
@@ -71,8 +84,15 @@ void ModelRunner::Run(std::span<const StepPlan::Entry> entries, const Consumer& 
         static_cast<uint32_t>(std::min<size_t>(model_.max_logit_rows(), rows_.size() - begin));
     model_.Logits(hidden_.floats() + begin * hidden, count, logits_.floats());
     stats_.resize(count);
-    ops_.RowStatistics(
-        {.logits = logits_.floats(), .out = stats_.data(), .rows = count, .size = vocab});
+    temperatures_.resize(count);
+    for (uint32_t i = 0; i < count; ++i) temperatures_[i] = DrawTemperature(rows_[begin + i]);
+    ops_.RowStatistics({.logits = logits_.floats(),
+                        .out = stats_.data(),
+                        .rows = count,
+                        .size = vocab,
+                        .temperatures = temperatures_.data(),
+                        .drawable = sampleable_,
+                        .weight_sums = weight_sums_.data()});
     const auto before = std::chrono::steady_clock::now();
     for (uint32_t i = 0; i < count; ++i) {
       consume(rows_[begin + i], std::span<const float>(logits_.floats() + size_t{i} * vocab, vocab),

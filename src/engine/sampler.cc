@@ -16,10 +16,9 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 // divisions by them leave the range of float.
 constexpr float kGreedyBelow = 1e-5f;
 
-bool NeedsAdjustment(const SamplingContext& context) {
-  const SamplingParams& params = context.params;
+bool NeedsAdjustment(const SamplingParams& params, uint32_t generated) {
   return !params.allowed_token_ids.empty() || !params.logit_bias.empty() ||
-         context.generated < params.min_tokens || params.presence_penalty != 0 ||
+         generated < params.min_tokens || params.presence_penalty != 0 ||
          params.frequency_penalty != 0 || params.repetition_penalty != 1;
 }
 
@@ -53,7 +52,11 @@ float Exp(float x) {
 }
 
 // Entries that are summed and searched at a time.
-constexpr size_t kBlock = 512;
+constexpr size_t kBlock = kWeightBlock;
+
+bool HasTopK(const SamplingParams& params, uint32_t sampleable) {
+  return params.top_k > 0 && params.top_k < sampleable;
+}
 
 // In eight interleaved sums: one after the other would be as slow as its additions.
 float Sum(std::span<const float> values) {
@@ -88,6 +91,11 @@ float Finite(float logit) {
 }
 
 }  // namespace
+
+bool DrawsFromAllWeights(const SamplingParams& params, uint32_t generated, uint32_t sampleable) {
+  return params.temperature >= kGreedyBelow && params.top_p >= 1 && params.min_p <= 0 &&
+         !HasTopK(params, sampleable) && !NeedsAdjustment(params, generated);
+}
 
 void Sampler::Penalize(const SamplingContext& context) {
   const SamplingParams& params = context.params;
@@ -193,6 +201,34 @@ double Sampler::FillWeights(float least) {
   return total;
 }
 
+// The token at which the running sum of all weights, whose sums of blocks are given, passes the
+// drawn share: only one block is looked at.
+TokenId Sampler::DrawFromAll(std::span<const float> logits, const float* sums,
+                             const SamplingContext& context) const {
+  const uint32_t blocks = WeightBlocks(sampleable_);
+  double total = 0;
+  for (uint32_t b = 0; b < blocks; ++b) total += sums[b];
+  double target = UniformDraw(context.seed, context.choice, context.position) * total;
+  uint32_t block = 0;
+  for (; block + 1 < blocks && target >= sums[block]; ++block) target -= sums[block];
+  const float best = Largest(logits.first(sampleable_));
+  // Exp here and that of the sums differ in the last bit, and so may the order: the last token of a
+  // block that has a weight takes what is left over. A block without one has a sum of zero, and is
+  // passed unless none behind it has a weight.
+  for (;; --block) {
+    TokenId last = -1;
+    const size_t end = std::min<size_t>((size_t{block} + 1) * kBlock, sampleable_);
+    for (size_t i = block * kBlock; i < end; ++i) {
+      const float weight = Exp((logits[i] - best) / context.params.temperature);
+      if (weight == 0) continue;
+      last = static_cast<TokenId>(i);
+      target -= weight;
+      if (target < 0) return last;
+    }
+    if (last >= 0 || block == 0) return std::max<TokenId>(last, 0);
+  }
+}
+
 // The token at which the running sum of weights_ passes `target`.
 TokenId Sampler::TokenAt(double target) const {
   size_t block = 0;
@@ -218,7 +254,7 @@ TokenId Sampler::Draw(const SamplingContext& context, float top) {
   for (uint32_t i = 0; i < sampleable_; ++i) row_[i] = (row_[i] - top) / params.temperature;
   const float floor = params.min_p > 0 ? std::log(params.min_p) : kMinusInfinity;
   const double uniform = UniformDraw(context.seed, context.choice, context.position);
-  const bool top_k = params.top_k > 0 && params.top_k < sampleable_;
+  const bool top_k = HasTopK(params, sampleable_);
   if (!top_k && params.top_p >= 1) return TokenAt(uniform * FillWeights(floor));
   if (top_k) {
     Gather(std::max(floor, BoundOfTopK(params.top_k)));
@@ -255,7 +291,8 @@ TokenId Sampler::LowestAllowed(const SamplingParams& params) const {
 
 TokenId Sampler::Sample(std::span<const float> logits, const RowStats& stats,
                         const SamplingContext& context) {
-  const bool adjust = NeedsAdjustment(context);
+  if (stats.weight_sums != nullptr) return DrawFromAll(logits, stats.weight_sums, context);
+  const bool adjust = NeedsAdjustment(context.params, context.generated);
   const bool greedy = context.params.temperature < kGreedyBelow;
   if (greedy && !adjust && stats.argmax < sampleable_) {
     return static_cast<TokenId>(stats.argmax);

@@ -25,6 +25,10 @@ struct SamplingContext {
   const std::unordered_map<TokenId, uint32_t>& generated_counts;
 };
 
+// Whether a token of these parameters is drawn by the weights of all tokens as they are, so that
+// RowStats::weight_sums serve; `generated` and `sampleable` as below.
+bool DrawsFromAllWeights(const SamplingParams& params, uint32_t generated, uint32_t sampleable);
+
 class Sampler {
  public:
   // `sampleable`: tokens from there on are padding of the embedding and never drawn.
@@ -41,6 +45,8 @@ class Sampler {
   void Adjust(const SamplingContext& context);
   void Penalize(const SamplingContext& context);
   TokenId Draw(const SamplingContext& context, float top);
+  TokenId DrawFromAll(std::span<const float> logits, const float* sums,
+                      const SamplingContext& context) const;
   TokenId LowestAllowed(const SamplingParams& params) const;
   void KeepTopK(uint32_t k);
   void KeepTopP(double top_p, double total);

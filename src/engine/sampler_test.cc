@@ -36,6 +36,7 @@ struct Scene {
   std::vector<TokenId> generated;
   std::vector<TokenId> stop_tokens;
   uint32_t sampleable = 0;  // 0: all
+  bool with_sums = true;    // of weights, where the engine has them
 
   uint32_t size() const {
     return sampleable != 0 ? sampleable : static_cast<uint32_t>(logits.size());
@@ -53,7 +54,15 @@ struct Scene {
                                   .tokens = tokens,
                                   .stop_tokens = stop_tokens,
                                   .generated_counts = counts};
-    return sampler.Sample(logits, StatsOf(logits), context);
+    RowStats stats = StatsOf(logits);
+    std::vector<float> sums(WeightBlocks(this->size()));
+    if (with_sums && DrawsFromAllWeights(params, context.generated, this->size())) {
+      const float best = *std::max_element(logits.begin(), logits.begin() + this->size());
+      for (uint32_t i = 0; i < this->size(); ++i)
+        sums[i / kWeightBlock] += std::exp((logits[i] - best) / params.temperature);
+      stats.weight_sums = sums.data();
+    }
+    return sampler.Sample(logits, stats, context);
   }
   TokenId Sample() const {
     Sampler sampler(size());
@@ -372,7 +381,10 @@ TEST(Sampler, LargeVocabularies) {
     scene.logits.front() = scene.logits.back() = 8;
     SamplingParams& params = scene.params;
     params.temperature = 1;
-    ExpectDistribution(scene, 20000);
+    for (const bool with_sums : {true, false}) {
+      scene.with_sums = with_sums;
+      ExpectDistribution(scene, 20000);
+    }
     params.top_p = 0.7f;
     ExpectDistribution(scene, 20000);
     params.top_k = 37;

@@ -58,12 +58,24 @@ struct RowStats {
   float log_sum_exp = 0;  // of the row: logprob = logit - log_sum_exp
   uint32_t argmax = 0;    // the lowest index among equals
   bool finite = true;     // false if any logit is NaN or infinite
+  // For a draw, or null: sums of e^((logit - best) / temperature) of kWeightBlock entries each, the
+  // best being the largest of those that may be drawn.
+  const float* weight_sums = nullptr;
 };
+inline constexpr uint32_t kWeightBlock = 512;
+
 struct RowStatsArgs {
   const float* logits = nullptr;  // [rows, size]
   RowStats* out = nullptr;        // [rows]
   uint32_t rows = 0;
   uint32_t size = 0;
+  // Of rows to be drawn from, 0 for others; null: of none. [rows]
+  const float* temperatures = nullptr;
+  uint32_t drawable = 0;         // the first so many entries may be drawn
+  float* weight_sums = nullptr;  // [rows, WeightBlocks(drawable)], what the rows' stats point into
 };
+constexpr uint32_t WeightBlocks(uint32_t drawable) {
+  return (drawable + kWeightBlock - 1) / kWeightBlock;
+}
 
 }  // namespace masu

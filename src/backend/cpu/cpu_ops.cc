@@ -100,11 +100,16 @@ void CpuOps::Embedding(const EmbeddingArgs& args) {
 }
 
 void CpuOps::RowStatistics(const RowStatsArgs& args) {
+  const size_t blocks = WeightBlocks(args.drawable);
   pool_.For(args.rows, 1, [&](uint32_t begin, uint32_t end, uint32_t) {
     for (size_t r = begin; r < end; ++r) {
       RowStats& out = args.out[r];
+      const float temperature = args.temperatures == nullptr ? 0 : args.temperatures[r];
+      float* sums = temperature > 0 ? args.weight_sums + r * blocks : nullptr;
       kernels_.row_stats({args.logits + r * args.size, args.size, &out.max, &out.log_sum_exp,
-                          &out.argmax, &out.finite});
+                          &out.argmax, &out.finite, sums, temperature, args.drawable,
+                          kWeightBlock});
+      out.weight_sums = out.finite ? sums : nullptr;
     }
   });
 }

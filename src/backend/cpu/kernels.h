@@ -116,6 +116,12 @@ struct RowStatsTask {
   float* log_sum_exp;
   uint32_t* argmax;
   bool* finite;
+  // Sums of the weights of a draw, see ops/elementwise.h: null, or [blocks of `block` entries of
+  // the first `drawable`].
+  float* weight_sums = nullptr;
+  float temperature = 1;
+  uint32_t drawable = 0;
+  uint32_t block = 0;  // a multiple of 16
 };
 
 struct Kernels {

@@ -60,6 +60,31 @@ inline void Rope(float* x, const float* cos_sin, uint32_t heads, uint32_t head_d
   }
 }
 
+// Whole vectors of a row; entries beyond `size` are `otherwise`.
+MASU_INLINE F16 LoadRow(const float* row, uint32_t i, uint32_t size, F16 otherwise) {
+  return size - i >= 16 ? Load(row + i)
+                        : KeepFirst(LoadPartial(row + i, size - i), size - i, otherwise);
+}
+
+// The sums of e^((x - best) / temperature) of each block.
+inline void WeightSums(const RowStatsTask& task) {
+  const F16 lowest = Set1(-3.402823466e38f);
+  F16 best = lowest;
+  for (uint32_t i = 0; i < task.drawable; i += 16)
+    best = Max(best, LoadRow(task.row, i, task.drawable, lowest));
+  const F16 top = Set1(ReduceMax(best));
+  for (uint32_t begin = 0; begin < task.drawable; begin += task.block) {
+    const uint32_t left = task.drawable - begin;
+    const uint32_t end = begin + (left < task.block ? left : task.block);
+    F16 sum = Zero();
+    for (uint32_t i = begin; i < end; i += 16) {
+      const F16 logits = LoadRow(task.row, i, end, lowest);
+      sum = Add(sum, Exp(Div(Sub(logits, top), Set1(task.temperature))));
+    }
+    task.weight_sums[begin / task.block] = ReduceAdd(sum);
+  }
+}
+
 inline void RowStats(const RowStatsTask& task) {
   const float* row = task.row;
   const uint32_t size = task.size;
@@ -67,8 +92,7 @@ inline void RowStats(const RowStatsTask& task) {
   F16 max = lowest;
   F16 poison = Zero();  // becomes NaN if any value is NaN or infinite: 0 * x
   for (uint32_t i = 0; i < size; i += 16) {
-    const F16 a = size - i >= 16 ? Load(row + i)
-                                 : KeepFirst(LoadPartial(row + i, size - i), size - i, lowest);
+    const F16 a = LoadRow(row, i, size, lowest);
     max = Max(max, a);
     poison = Fma(a, Zero(), poison);
   }
@@ -85,11 +109,11 @@ inline void RowStats(const RowStatsTask& task) {
   *task.argmax = argmax;
   F16 sum = Zero();
   for (uint32_t i = 0; i < size; i += 16) {
-    const F16 a = size - i >= 16 ? Load(row + i)
-                                 : KeepFirst(LoadPartial(row + i, size - i), size - i, lowest);
+    const F16 a = LoadRow(row, i, size, lowest);
     sum = Add(sum, Exp(Sub(a, Set1(top))));
   }
   *task.log_sum_exp = top + __builtin_logf(ReduceAdd(sum));
+  if (task.weight_sums != nullptr) WeightSums(task);
 }
 
 }  // namespace masu::cpu::MASU_ISA

@@ -213,6 +213,16 @@ void RefOps::RowStatistics(const RowStatsArgs& args) {
       stats.argmax = static_cast<uint32_t>(top - row);
       stats.log_sum_exp = static_cast<float>(*top + std::log(sum));
     }
+    const double temperature = args.temperatures == nullptr ? 0 : args.temperatures[r];
+    if (stats.finite && temperature > 0) {
+      float* sums = args.weight_sums + r * WeightBlocks(args.drawable);
+      const float best = *std::max_element(row, row + args.drawable);
+      std::vector<double> exact(WeightBlocks(args.drawable));
+      for (uint32_t i = 0; i < args.drawable; ++i)
+        exact[i / kWeightBlock] += std::exp((static_cast<double>(row[i]) - best) / temperature);
+      std::ranges::copy(exact, sums);
+      stats.weight_sums = sums;
+    }
     args.out[r] = stats;
   }
 }
