@@ -272,8 +272,14 @@ inline void LinearDots(const LinearTask& task) {
 // Inputs that are bfloat16 numbers as such, with zeros up to a whole group.
 inline void Bf16Row(const float* x, uint32_t inputs, uint16_t* out) {
   const uint32_t padded = (inputs + kGroup - 1) / kGroup * kGroup;
-  for (uint32_t i = 0; i < inputs; ++i) out[i] = static_cast<uint16_t>(FloatToBits(x[i]) >> 16);
-  for (uint32_t i = inputs; i < padded; ++i) out[i] = 0;
+  for (uint32_t i = 0; i < padded; i += 16) {
+    const F16 values = i + 16 <= inputs ? Load(x + i)
+                       : i < inputs     ? LoadPartial(x + i, inputs - i)
+                                        : Zero();
+    _mm256_storeu_si256(
+        reinterpret_cast<__m256i*>(out + i),
+        _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(values.v), 16)));
+  }
 }
 
 }  // namespace masu::cpu::MASU_ISA
