@@ -17,8 +17,10 @@ constexpr uint32_t kNewTokens = 18;
 constexpr size_t kFewSubjects = 4;  // on the slow paths
 
 const TemporaryModel& RandModel() {
+  // Weights that every way of multiplying takes: of float32 ones tiles and pairs take none.
   static const TemporaryModel model(
-      MakeTinyRand({.layers = 3, .head_dim = 32, .vocab = kVocab}).value());
+      MakeTinyRand({.layers = 3, .head_dim = 32, .vocab = kVocab, .weights = GgmlFormat::kBF16})
+          .value());
   return model;
 }
 
