@@ -61,6 +61,8 @@ def arguments():
     parser.add_argument("--fill", choices=("auto", "own", "shared"), default="auto",
                         help="K and V of the sequences of a decode: each its own, or all on one prompt's; auto: own if the prompts are "
                              f"computed within {FILL_SECONDS} s or need not be")
+    parser.add_argument("--activations", choices=("auto", "int8"), default="auto",
+                        help="what masu's products take with 8-bit and 4-bit weights (--activation-dtype); int8 has results of its own")
     parser.add_argument("--threads", type=int, default=2, help="of each engine (default: 2)")
     parser.add_argument("--cell-seconds", type=float, default=45, help="no pair is begun that would end after this (default: 45)")
     parser.add_argument("--wait-quiet", type=float, default=10, metavar="SECONDS",
@@ -165,7 +167,7 @@ def worker_options(options, model, config, arm, weights, kv, fill, cells):
             "vocabulary": config["vocab_size"],
             "bytes_per_token": config["num_hidden_layers"] * 2 * config["num_key_value_heads"] * config["head_dim"] * 2,
             "sequences": sequences, "context": context, "tokens": held + 2 * context,  # room for prompts that nothing waits for
-            "fill": fill, "binary": str(options.binary.resolve()),
+            "activations": options.activations if weights < 16 else "auto", "fill": fill, "binary": str(options.binary.resolve()),
             "engine": str(options.engine.resolve()) if options.engine else "", "log": str(options.folder / "logs/masu-serve.log")}
 
 
@@ -310,11 +312,12 @@ def settings_of(options):
     """What a result must have been measured with in order to stand."""
     program = options.engine or options.binary
     return {"masu": hashlib.sha256(program.read_bytes()).hexdigest()[:12], "by": "its engine" if options.engine else "masu serve",
-            "processor": processor(), "threads": options.threads}
+            "processor": processor(), "threads": options.threads, "activations": options.activations}
 
 
 def results_path(options, name):
-    return options.folder / "results" / f"{name}.json"
+    suffix = "" if options.activations == "auto" else f"-{options.activations}"
+    return options.folder / "results" / f"{name}{suffix}.json"
 
 
 def main():

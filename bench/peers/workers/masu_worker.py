@@ -23,7 +23,8 @@ class MasuEngine:
 
     def __init__(self, options):
         self.options = options
-        arguments = {"kv": options.kv, "threads": options.threads, "prefix_caching": options.fill == "shared"}
+        arguments = {"kv": options.kv, "threads": options.threads, "prefix_caching": options.fill == "shared",
+                     "activations": options.activations}
         sizes = {"model": options.model, "cache_bytes": options.cache_bytes, "sequences": options.sequences, "context": options.context}
         self.engine = subprocess.Popen([options.engine, json.dumps(arguments | sizes)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         hello = self.reply()
@@ -64,7 +65,7 @@ class MasuServer:
     def __init__(self, options):
         self.options = options
         fixed = ["--kv-cache-dtype", options.kv, "--kv-cache-dtype-choices", "none", "--threads", str(options.threads),
-                 "--swap-space", "0", "--kv-guard", "off"]
+                 "--swap-space", "0", "--kv-guard", "off", "--activation-dtype", options.activations]
         sizes = ["--kv-cache-memory-bytes", str(options.cache_bytes), "--max-num-seqs", str(options.sequences), "--max-model-len",
                  str(options.context)]
         self.flags = " ".join(fixed)

@@ -32,6 +32,7 @@ class Options:
     context: int          # longest prompt and answer
     tokens: int           # what the cache must hold in all
     fill: str             # "own": each sequence has K and V of its own; "shared": all go on from one prompt's
+    activations: str = "auto"  # masu's --activation-dtype
     binary: str = ""      # of masu
     engine: str = ""      # masu's engine as a worker; empty: not built, a server is asked
     log: str = ""         # for what a server writes
