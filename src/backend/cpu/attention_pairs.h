@@ -56,12 +56,12 @@ MASU_INLINE Ahead NextTile(const AttentionTask& task, const SideAt& side_at, uin
     ahead.bytes = bytes;
     // Long runs of lines, read as they are, are better left to the CPU's own prefetcher by half.
     ahead.step = side.encoding == Encoding::kBFloat16 ? 128 : 64;
+    // A scale of each token, or a scale and a minimum for each 32 dimensions of each.
+    const uint32_t rows = IsInt4(side.encoding) ? task.head_dim / 16 : side.scaled ? 1 : 0;
+    const uint32_t row_bytes = task.block_size * 2;
     const std::byte* scales = at.page + side.scale_offset + size_t{at.slot} * 2;
-    if (side.scaled) __builtin_prefetch(scales);
-    // A scale and a minimum for each 32 dimensions, for all tokens of the page each.
-    const uint32_t rows = IsInt4(side.encoding) ? task.head_dim / 16 : 0;
-    for (uint32_t row = 0; row < rows; ++row)
-      __builtin_prefetch(scales + size_t{row} * task.block_size * 2);
+    for (uint32_t byte = 0; byte < rows * row_bytes; byte += row_bytes < 64 ? 64 : row_bytes)
+      __builtin_prefetch(scales + byte, 0, kToL2);
   }
   return ahead;
 }
