@@ -236,7 +236,7 @@ MASU_INLINE const uint8_t* ValuePairs(const AttentionTask& task, uint32_t positi
   return out;
 }
 
-// The memory of one task, behind what attention_kernel.h takes.
+// The scratch of one task.
 struct PairScratch {
   float* scores;    // [rows][kTile]
   float* biases;    // [rows][kTile]
