@@ -70,7 +70,7 @@ Result<std::unique_ptr<EngineWorker>> EngineWorker::Create(const Json& options) 
   config.max_num_seqs = options.at("sequences");
   config.max_model_len = options.at("context").get<uint32_t>();
   config.enable_prefix_caching = options.at("prefix_caching");
-  config.activation_dtype = options.at("activations");
+  config.activation_dtype = options.value("activations", "auto");
   config.swap_space = Bytes{0};
   config.generation_config = "vllm";
   MASU_ASSIGN_OR_RETURN(

@@ -85,7 +85,7 @@ def test_what_cannot_be_made_is_refused_in_a_line(smollm2_path, tmp_path, argume
 
 def worker(folder, requests, **options):
     settings = {"model": str(path_of(folder, "q8_0")), "kv": "int8", "threads": 1, "cache_bytes": 16 << 20, "sequences": 4, "context": 256,
-                "prefix_caching": False}
+                "prefix_caching": False, "activations": "auto"}
     done = subprocess.run([WORKER, json.dumps(settings | options)], input="".join(json.dumps(one) + "\n" for one in requests),
                           capture_output=True, text=True, check=False)
     return done, [json.loads(line) for line in done.stdout.splitlines()]
