@@ -119,6 +119,7 @@ TEST(RowOps, RowStatistics) {
         ops.RowStatistics({logits.data(), stats, 2, 1600, temperatures, 1530, sums.data()});
         EXPECT_EQ(stats[0].weight_sums, sums.data());
         EXPECT_EQ(stats[1].weight_sums, nullptr);
+        EXPECT_EQ(stats[0].best, *std::max_element(logits.begin(), logits.begin() + 1530));
         return sums;
       },
       1e-6);

@@ -51,9 +51,6 @@ float Exp(float x) {
   return x < -87.0f ? 0.0f : std::bit_cast<float>(bits);
 }
 
-// Entries that are summed and searched at a time.
-constexpr size_t kBlock = kWeightBlock;
-
 bool HasTopK(const SamplingParams& params, uint32_t sampleable) {
   return params.top_k > 0 && params.top_k < sampleable;
 }
@@ -88,6 +85,28 @@ float Largest(std::span<const float> values) {
 float Finite(float logit) {
   constexpr float kLargest = std::numeric_limits<float>::max();
   return std::clamp(logit, -kLargest, kLargest);
+}
+
+// The token at which the running sum of weights passes `target`. sums: of blocks of kWeightBlock
+// weights; weight(i) is looked at in one block only.
+template <typename Sums, typename Weight>
+TokenId TokenAt(const Sums& sums, uint32_t size, double target, const Weight& weight) {
+  size_t block = 0;
+  for (; block + 1 < sums.size() && target >= sums[block]; ++block) target -= sums[block];
+  // The sum of a block rounds in another order than the loop below: the last candidate may be
+  // passed by an ulp, and the block may have none if it is the last one.
+  for (;; --block) {
+    TokenId last = -1;
+    const size_t end = std::min<size_t>((block + 1) * kWeightBlock, size);
+    for (size_t i = block * kWeightBlock; i < end; ++i) {
+      const float w = weight(i);
+      if (w == 0) continue;
+      last = static_cast<TokenId>(i);
+      target -= w;
+      if (target < 0) return last;
+    }
+    if (last >= 0 || block == 0) return std::max<TokenId>(last, 0);
+  }
 }
 
 }  // namespace
@@ -194,57 +213,24 @@ double Sampler::FillWeights(float least) {
   }
   sums_.clear();
   double total = 0;
-  for (size_t i = 0; i < sampleable_; i += kBlock) {
-    sums_.push_back(Sum(std::span(weights_).subspan(i, std::min<size_t>(kBlock, sampleable_ - i))));
+  for (size_t i = 0; i < sampleable_; i += kWeightBlock) {
+    sums_.push_back(
+        Sum(std::span(weights_).subspan(i, std::min<size_t>(kWeightBlock, sampleable_ - i))));
     total += sums_.back();
   }
   return total;
 }
 
-// The token at which the running sum of all weights, whose sums of blocks are given, passes the
-// drawn share: only one block is looked at.
-TokenId Sampler::DrawFromAll(std::span<const float> logits, const float* sums,
+// By the sums that all threads made of the weights (ops/elementwise.h).
+TokenId Sampler::DrawFromAll(std::span<const float> logits, const RowStats& stats,
                              const SamplingContext& context) const {
-  const uint32_t blocks = WeightBlocks(sampleable_);
+  const std::span<const float> sums(stats.weight_sums, WeightBlocks(sampleable_));
   double total = 0;
-  for (uint32_t b = 0; b < blocks; ++b) total += sums[b];
-  double target = UniformDraw(context.seed, context.choice, context.position) * total;
-  uint32_t block = 0;
-  for (; block + 1 < blocks && target >= sums[block]; ++block) target -= sums[block];
-  const float best = Largest(logits.first(sampleable_));
-  // Exp here and that of the sums differ in the last bit, and so may the order: the last token of a
-  // block that has a weight takes what is left over. A block without one has a sum of zero, and is
-  // passed unless none behind it has a weight.
-  for (;; --block) {
-    TokenId last = -1;
-    const size_t end = std::min<size_t>((size_t{block} + 1) * kBlock, sampleable_);
-    for (size_t i = block * kBlock; i < end; ++i) {
-      const float weight = Exp((logits[i] - best) / context.params.temperature);
-      if (weight == 0) continue;
-      last = static_cast<TokenId>(i);
-      target -= weight;
-      if (target < 0) return last;
-    }
-    if (last >= 0 || block == 0) return std::max<TokenId>(last, 0);
-  }
-}
-
-// The token at which the running sum of weights_ passes `target`.
-TokenId Sampler::TokenAt(double target) const {
-  size_t block = 0;
-  for (; block + 1 < sums_.size() && target >= sums_[block]; ++block) target -= sums_[block];
-  // The sum of a block rounds in another order than the loop below: the last candidate may be
-  // passed by an ulp, and the block may have none if it is the last one.
-  for (;; --block) {
-    TokenId last = -1;
-    for (size_t i = block * kBlock; i < std::min<size_t>((block + 1) * kBlock, sampleable_); ++i) {
-      if (weights_[i] == 0) continue;
-      last = static_cast<TokenId>(i);
-      target -= weights_[i];
-      if (target < 0) return last;
-    }
-    if (last >= 0 || block == 0) return std::max<TokenId>(last, 0);
-  }
+  for (const float sum : sums) total += sum;
+  const double uniform = UniformDraw(context.seed, context.choice, context.position);
+  return TokenAt(sums, sampleable_, uniform * total, [&](size_t i) {
+    return Exp((logits[i] - stats.best) / context.params.temperature);
+  });
 }
 
 // `top` is the largest logit of the row. Candidates are taken relative to it, so that no division
@@ -255,7 +241,10 @@ TokenId Sampler::Draw(const SamplingContext& context, float top) {
   const float floor = params.min_p > 0 ? std::log(params.min_p) : kMinusInfinity;
   const double uniform = UniformDraw(context.seed, context.choice, context.position);
   const bool top_k = HasTopK(params, sampleable_);
-  if (!top_k && params.top_p >= 1) return TokenAt(uniform * FillWeights(floor));
+  if (!top_k && params.top_p >= 1) {
+    const double target = uniform * FillWeights(floor);
+    return TokenAt(sums_, sampleable_, target, [this](size_t i) { return weights_[i]; });
+  }
   if (top_k) {
     Gather(std::max(floor, BoundOfTopK(params.top_k)));
     KeepTopK(params.top_k);
@@ -291,7 +280,7 @@ TokenId Sampler::LowestAllowed(const SamplingParams& params) const {
 
 TokenId Sampler::Sample(std::span<const float> logits, const RowStats& stats,
                         const SamplingContext& context) {
-  if (stats.weight_sums != nullptr) return DrawFromAll(logits, stats.weight_sums, context);
+  if (stats.weight_sums != nullptr) return DrawFromAll(logits, stats, context);
   const bool adjust = NeedsAdjustment(context.params, context.generated);
   const bool greedy = context.params.temperature < kGreedyBelow;
   if (greedy && !adjust && stats.argmax < sampleable_) {

@@ -45,7 +45,7 @@ class Sampler {
   void Adjust(const SamplingContext& context);
   void Penalize(const SamplingContext& context);
   TokenId Draw(const SamplingContext& context, float top);
-  TokenId DrawFromAll(std::span<const float> logits, const float* sums,
+  TokenId DrawFromAll(std::span<const float> logits, const RowStats& stats,
                       const SamplingContext& context) const;
   TokenId LowestAllowed(const SamplingParams& params) const;
   void KeepTopK(uint32_t k);
@@ -53,7 +53,6 @@ class Sampler {
   void Gather(float least);
   float BoundOfTopK(uint32_t k);
   double FillWeights(float least);
-  TokenId TokenAt(double target) const;
 
   uint32_t sampleable_;
   std::vector<float> row_;  // adjusted logits; of a draw, less the largest and by temperature

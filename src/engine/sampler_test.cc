@@ -61,6 +61,7 @@ struct Scene {
       for (uint32_t i = 0; i < this->size(); ++i)
         sums[i / kWeightBlock] += std::exp((logits[i] - best) / params.temperature);
       stats.weight_sums = sums.data();
+      stats.best = best;
     }
     return sampler.Sample(logits, stats, context);
   }

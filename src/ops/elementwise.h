@@ -58,9 +58,9 @@ struct RowStats {
   float log_sum_exp = 0;  // of the row: logprob = logit - log_sum_exp
   uint32_t argmax = 0;    // the lowest index among equals
   bool finite = true;     // false if any logit is NaN or infinite
-  // For a draw, or null: sums of e^((logit - best) / temperature) of kWeightBlock entries each, the
-  // best being the largest of those that may be drawn.
+  // For a draw, or null: sums of e^((logit - best) / temperature) of kWeightBlock entries each.
   const float* weight_sums = nullptr;
+  float best = 0;  // with weight_sums: the largest of the entries that may be drawn
 };
 inline constexpr uint32_t kWeightBlock = 512;
 

@@ -117,6 +117,11 @@ MASU_INLINE void DecodeTwoPairs(const ByteTable& table, const std::byte* p, F16 
 
 constexpr bool IsInt4(Encoding encoding) { return encoding == Encoding::kInt4; }
 
+// The codes of a side of one block of 16 tokens.
+constexpr size_t BlockBytes(Encoding encoding, uint32_t head_dim) {
+  return IsInt4(encoding) ? size_t{head_dim} * 8 : size_t{head_dim} * 16 * ElementBytes(encoding);
+}
+
 // The low nibbles of 16 bytes, and the high ones.
 MASU_INLINE void DecodeNibbles(const std::byte* p, F16& low, F16& high) {
   const I16 both = LoadByteLanes(p);
@@ -138,8 +143,7 @@ MASU_INLINE void DirectScores(const SideView& side, uint32_t block_size, uint32_
   const ByteTable table = LoadByteTable<kEncoding>();
   constexpr bool kInt4 = IsInt4(kEncoding);
   constexpr size_t kPairBytes = kInt4 ? 16 : 32 * ElementBytes(kEncoding);
-  const std::byte* codes =
-      at.page + side.offset + size_t{at.slot / 16} * (head_dim / 2) * kPairBytes;
+  const std::byte* codes = at.page + side.offset + at.slot / 16 * BlockBytes(kEncoding, head_dim);
   const std::byte* scales = at.page + side.scale_offset + size_t{at.slot} * 2;
   F16 total[R];
   for (int r = 0; r < R; ++r) total[r] = Zero();
@@ -261,8 +265,7 @@ MASU_INLINE void DirectTileScores(const AttentionTask& task, uint32_t position, 
       const std::byte* next = nullptr;
       if (position + t + kTile < task.kv_end) {
         const PageCursor ahead = Locate(task, position + t + kTile);
-        constexpr size_t kPair = IsInt4(kEncoding) ? 16 : 32 * ElementBytes(kEncoding);
-        next = ahead.page + side.offset + size_t{ahead.slot / 16} * (task.head_dim / 2) * kPair;
+        next = ahead.page + side.offset + ahead.slot / 16 * BlockBytes(kEncoding, task.head_dim);
       }
       ForRowRuns<kDirectRows16>(rows, [&]<int R>(uint32_t r) {
         DirectScores<kEncoding, R>(side, task.block_size, task.head_dim, at,
@@ -280,8 +283,7 @@ MASU_INLINE void DirectTileValues(const AttentionTask& task, uint32_t position,
     for (uint32_t t = 0; t < kTile; t += 32) {
       const PageCursor at[2] = {Locate(task, position + t), Locate(task, position + t + 16)};
       // The same blocks of the next tile.
-      const size_t bytes = IsInt4(kEncoding) ? size_t{task.head_dim} * 8
-                                             : size_t{task.head_dim} * 16 * ElementBytes(kEncoding);
+      const size_t bytes = BlockBytes(kEncoding, task.head_dim);
       for (uint32_t ahead = position + t + kTile; ahead < position + t + kTile + 32; ahead += 16) {
         if (ahead >= task.kv_end) break;
         const PageCursor cursor = Locate(task, ahead);

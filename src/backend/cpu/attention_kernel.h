@@ -155,27 +155,6 @@ MASU_INLINE void DecodeTwoValues(const AttentionTask& task, const SideView& side
   }
 }
 
-// Calls `function` with the encoding as a constant.
-template <typename Function>
-MASU_INLINE void WithEncoding(Encoding encoding, const Function& function) {
-  switch (encoding) {
-    case Encoding::kFloat32:
-      return function.template operator()<Encoding::kFloat32>();
-    case Encoding::kBFloat16:
-      return function.template operator()<Encoding::kBFloat16>();
-    case Encoding::kFloat16:
-      return function.template operator()<Encoding::kFloat16>();
-    case Encoding::kFp8E4M3:
-      return function.template operator()<Encoding::kFp8E4M3>();
-    case Encoding::kFp8E5M2:
-      return function.template operator()<Encoding::kFp8E5M2>();
-    case Encoding::kInt8:
-      return function.template operator()<Encoding::kInt8>();
-    case Encoding::kInt4:
-      return function.template operator()<Encoding::kInt4>();
-  }
-}
-
 // keys[head_dim][16] of the 16 tokens from `position` (a multiple of 16). Lanes of pages beyond
 // kv_end are not read.
 inline void DecodeKeysAny(const AttentionTask& task, uint32_t position, float* keys) {

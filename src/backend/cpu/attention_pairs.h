@@ -36,11 +36,6 @@ struct Ahead {
   }
 };
 
-// The codes of a side of one block of 16 tokens.
-constexpr size_t BlockBytes(Encoding encoding, uint32_t head_dim) {
-  return IsInt4(encoding) ? size_t{head_dim} * 8 : size_t{head_dim} * 16 * ElementBytes(encoding);
-}
-
 // Of the tile behind the one at `position`; the lines of its scales are asked for at once.
 template <typename SideAt>
 MASU_INLINE Ahead NextTile(const AttentionTask& task, const SideAt& side_at, uint32_t position) {
@@ -48,17 +43,16 @@ MASU_INLINE Ahead NextTile(const AttentionTask& task, const SideAt& side_at, uin
   const uint32_t next = position + kTile;
   if (next >= task.kv_ahead || task.block_size < 16) return ahead;
   const SideView& side = side_at(task, next);
+  ahead.bytes = BlockBytes(side.encoding, task.head_dim);
+  // Long runs of lines, read as they are, are better left to the CPU's own prefetcher by half.
+  ahead.step = side.encoding == Encoding::kBFloat16 ? 128 : 64;
+  // A scale of each token, or a scale and a minimum for each 32 dimensions of each.
+  const uint32_t rows = IsInt4(side.encoding) ? task.head_dim / 16 : side.scaled ? 1 : 0;
+  const uint32_t row_bytes = task.block_size * 2;
   for (uint32_t i = 0; i < 4; ++i) {
     const uint32_t block = next + i * 16 < task.kv_ahead ? next + i * 16 : next;
     const PageCursor at = Locate(task, block);
-    const size_t bytes = BlockBytes(side.encoding, task.head_dim);
-    ahead.at[i] = at.page + side.offset + at.slot / 16 * bytes;
-    ahead.bytes = bytes;
-    // Long runs of lines, read as they are, are better left to the CPU's own prefetcher by half.
-    ahead.step = side.encoding == Encoding::kBFloat16 ? 128 : 64;
-    // A scale of each token, or a scale and a minimum for each 32 dimensions of each.
-    const uint32_t rows = IsInt4(side.encoding) ? task.head_dim / 16 : side.scaled ? 1 : 0;
-    const uint32_t row_bytes = task.block_size * 2;
+    ahead.at[i] = at.page + side.offset + at.slot / 16 * ahead.bytes;
     const std::byte* scales = at.page + side.scale_offset + size_t{at.slot} * 2;
     for (uint32_t byte = 0; byte < rows * row_bytes; byte += row_bytes < 64 ? 64 : row_bytes)
       __builtin_prefetch(scales + byte, 0, kToL2);
@@ -68,11 +62,6 @@ MASU_INLINE Ahead NextTile(const AttentionTask& task, const SideAt& side_at, uin
 
 // One vector of 16 lanes of pairs in memory.
 inline constexpr size_t kPairLine = 64;
-
-// 32 floats rounded to bfloat16, as RoundBf16 does.
-MASU_INLINE I16 PackBf16(F16 first, F16 second) {
-  return {reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second.v, first.v))};
-}
 
 // Nibbles of eight bytes, the lower one of each first. A look-up takes the low four bits of a lane.
 MASU_INLINE F16 NibblePairs(const std::byte* p) {
@@ -258,12 +247,6 @@ MASU_INLINE PairScratch PairScratchOf(const AttentionTask& task) {
   s.values = s.keys + size_t{kTile} * s.padded * 2;
   s.decoded = reinterpret_cast<float*>(s.values + size_t{kTile} * s.padded * 2);
   return s;
-}
-
-// Sixteen values, rounded as RoundBf16 does.
-MASU_INLINE void StoreBf16(uint16_t* to, F16 values) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
-                      reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values.v)));
 }
 
 template <typename Unit>

@@ -16,7 +16,6 @@ static_assert(kRowsPerPiece % cpu::kTileRows == 0 && kPrepareGrain % cpu::kTileR
 constexpr size_t kAlign = 64;
 size_t Aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 uint32_t GroupsOf(uint32_t inputs) { return (inputs + cpu::kGroup - 1) / cpu::kGroup; }
-size_t Bf16Stride(size_t groups) { return cpu::RowStride(groups * cpu::kGroup * 2) / 2; }
 
 }  // namespace
 
@@ -59,7 +58,7 @@ size_t CpuOps::PrepareInputs(LinearBatch batch) {
       const size_t blocks = (rows + cpu::kTileRows - 1) / cpu::kTileRows;
       inputs.numbers_at = take(blocks * groups * cpu::kTileBytes);
     }
-    if (form.bf16) inputs.numbers_at = take(rows * Bf16Stride(groups) * sizeof(uint16_t));
+    if (form.bf16) inputs.numbers_at = take(rows * cpu::Bf16RowStride(groups) * sizeof(uint16_t));
     if (form.block_sums) inputs.sums_at = take(rows * groups * sizeof(float));
     if (form.int8) {
       inputs.codes_at = take(rows * cpu::RowStride(inputs.inputs));
@@ -87,7 +86,7 @@ void CpuOps::FillInputs(const PreparedInputs& inputs) {
     for (size_t r = begin; r < end; ++r, x += inputs.x_stride) {
       if (form.bf16) {
         kernels_.bf16_row(x, inputs.inputs,
-                          reinterpret_cast<uint16_t*>(numbers) + r * Bf16Stride(groups));
+                          reinterpret_cast<uint16_t*>(numbers) + r * cpu::Bf16RowStride(groups));
       }
       if (form.block_sums) kernels_.block_sums(x, inputs.inputs, sums + r * groups);
       if (form.int8) {
@@ -148,7 +147,7 @@ cpu::LinearTask FromRow(cpu::LinearTask task, uint32_t row) {
   task.x += row * task.x_stride;
   task.y += row * task.y_stride;
   if (task.x_tiles != nullptr) task.x_tiles += row / cpu::kTileRows * groups * cpu::kTileBytes;
-  if (task.x16 != nullptr) task.x16 += row * Bf16Stride(groups);
+  if (task.x16 != nullptr) task.x16 += row * cpu::Bf16RowStride(groups);
   if (task.block_sums != nullptr) task.block_sums += row * groups;
   if (task.x8 != nullptr) {
     task.x8 += row * cpu::RowStride(task.inputs);

@@ -107,7 +107,7 @@ void CpuOps::RowStatistics(const RowStatsArgs& args) {
       const float temperature = args.temperatures == nullptr ? 0 : args.temperatures[r];
       float* sums = temperature > 0 ? args.weight_sums + r * blocks : nullptr;
       kernels_.row_stats({args.logits + r * args.size, args.size, &out.max, &out.log_sum_exp,
-                          &out.argmax, &out.finite, sums, temperature, args.drawable,
+                          &out.argmax, &out.finite, sums, &out.best, temperature, args.drawable,
                           kWeightBlock});
       out.weight_sums = out.finite ? sums : nullptr;
     }

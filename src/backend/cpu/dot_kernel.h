@@ -146,7 +146,7 @@ template <Format kFormat, int R, typename Reader>
 MASU_INLINE void DotGroup(const LinearTask& task, const uint8_t* panel, uint32_t group,
                           uint32_t row, DotPrefetch prefetch, Reader& reader, F16 (&acc)[R][2]) {
   const uint32_t groups = (task.inputs + kGroup - 1) / kGroup;
-  const size_t x_stride = RowStride(size_t{groups} * kGroup * 2) / 2;
+  const size_t x_stride = Bf16RowStride(groups);
   const uint16_t* x = task.x16 + row * x_stride + size_t{group} * kGroup;
   if constexpr (kFormat == Format::kBF16) {
     DotRange<R>(reader, x, x_stride, 0, kGroup / 2, prefetch, acc);
@@ -276,9 +276,7 @@ inline void Bf16Row(const float* x, uint32_t inputs, uint16_t* out) {
     const F16 values = i + 16 <= inputs ? Load(x + i)
                        : i < inputs     ? LoadPartial(x + i, inputs - i)
                                         : Zero();
-    _mm256_storeu_si256(
-        reinterpret_cast<__m256i*>(out + i),
-        _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(values.v), 16)));
+    StoreBf16(out + i, values);
   }
 }
 

@@ -13,6 +13,8 @@ namespace masu::cpu {
 // Bytes from one row of prepared inputs to the next: an odd number of cache lines. Rows of a power
 // of two bytes would all begin in the same set of a cache, which holds eight of them or so.
 constexpr size_t RowStride(size_t bytes) { return ((bytes + 63) / 64 | 1) * 64; }
+// The same in bfloat16 numbers, for rows of `groups` whole groups.
+constexpr size_t Bf16RowStride(size_t groups) { return RowStride(groups * kGroup * 2) / 2; }
 
 struct LinearTask {
   Format format;
@@ -30,7 +32,7 @@ struct LinearTask {
   const float* block_sums = nullptr;
   // Instead of x, of linear_tiles: what pack_rows made; of linear_dots: rows of bf16_row.
   const uint8_t* x_tiles = nullptr;
-  const uint16_t* x16 = nullptr;  // [rows, groups * kGroup], RowStride apart
+  const uint16_t* x16 = nullptr;  // [rows, groups * kGroup], Bf16RowStride apart
   // Of linear_int8, instead of x and block_sums: what quantize_row made.
   const int8_t* x8 = nullptr;        // [rows, inputs], RowStride apart
   const float* x8_scales = nullptr;  // [rows, groups]
@@ -88,7 +90,7 @@ struct AttentionTask {
   uint32_t kv_end;
   uint32_t kv_ahead;  // the end of what this thread reads next: kv_end or later
   uint32_t kv_first;  // the smallest of starts: pages that end before are not read
-  float* scratch;     // AttentionScratchFloats(head_dim, rows)
+  float* scratch;     // AttentionScratchFloats(head_dim)
   float* max;         // [rows] results: running maximum,
   float* sum;         // [rows] sum of exponentials,
   float* acc;         // [rows, head_dim] and weighted sum of V
@@ -119,6 +121,7 @@ struct RowStatsTask {
   // Sums of the weights of a draw, see ops/elementwise.h: null, or [blocks of `block` entries of
   // the first `drawable`].
   float* weight_sums = nullptr;
+  float* best = nullptr;  // gets the largest of the first `drawable`, with the sums
   float temperature = 1;
   uint32_t drawable = 0;
   uint32_t block = 0;  // a multiple of 16

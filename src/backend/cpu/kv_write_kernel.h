@@ -217,24 +217,36 @@ inline void WriteInt4(const KvWriteTask& task, const SideView& side, const float
   }
 }
 
+// Calls `function` with the encoding as a constant.
+template <typename Function>
+MASU_INLINE void WithEncoding(Encoding encoding, const Function& function) {
+  switch (encoding) {
+    case Encoding::kFloat32:
+      return function.template operator()<Encoding::kFloat32>();
+    case Encoding::kBFloat16:
+      return function.template operator()<Encoding::kBFloat16>();
+    case Encoding::kFloat16:
+      return function.template operator()<Encoding::kFloat16>();
+    case Encoding::kFp8E4M3:
+      return function.template operator()<Encoding::kFp8E4M3>();
+    case Encoding::kFp8E5M2:
+      return function.template operator()<Encoding::kFp8E5M2>();
+    case Encoding::kInt8:
+      return function.template operator()<Encoding::kInt8>();
+    case Encoding::kInt4:
+      return function.template operator()<Encoding::kInt4>();
+  }
+}
+
 inline void WriteSideAny(const KvWriteTask& task, const SideView& side, const float* source,
                          bool is_key) {
-  switch (side.encoding) {
-    case Encoding::kFloat32:
-      return WriteSide<Encoding::kFloat32>(task, side, source, is_key);
-    case Encoding::kBFloat16:
-      return WriteSide<Encoding::kBFloat16>(task, side, source, is_key);
-    case Encoding::kFloat16:
-      return WriteSide<Encoding::kFloat16>(task, side, source, is_key);
-    case Encoding::kFp8E4M3:
-      return WriteSide<Encoding::kFp8E4M3>(task, side, source, is_key);
-    case Encoding::kFp8E5M2:
-      return WriteSide<Encoding::kFp8E5M2>(task, side, source, is_key);
-    case Encoding::kInt8:
-      return WriteSide<Encoding::kInt8>(task, side, source, is_key);
-    case Encoding::kInt4:
-      return WriteInt4(task, side, source, is_key);
-  }
+  WithEncoding(side.encoding, [&]<Encoding kEncoding>() {
+    if constexpr (kEncoding == Encoding::kInt4) {
+      WriteInt4(task, side, source, is_key);
+    } else {
+      WriteSide<kEncoding>(task, side, source, is_key);
+    }
+  });
 }
 
 inline void KvWrite(const KvWriteTask& task) {

@@ -66,13 +66,18 @@ MASU_INLINE F16 LoadRow(const float* row, uint32_t i, uint32_t size, F16 otherwi
                         : KeepFirst(LoadPartial(row + i, size - i), size - i, otherwise);
 }
 
-// The sums of e^((x - best) / temperature) of each block.
-inline void WeightSums(const RowStatsTask& task) {
+inline float LargestOf(const float* row, uint32_t size) {
   const F16 lowest = Set1(-3.402823466e38f);
-  F16 best = lowest;
-  for (uint32_t i = 0; i < task.drawable; i += 16)
-    best = Max(best, LoadRow(task.row, i, task.drawable, lowest));
-  const F16 top = Set1(ReduceMax(best));
+  F16 largest = lowest;
+  for (uint32_t i = 0; i < size; i += 16) largest = Max(largest, LoadRow(row, i, size, lowest));
+  return ReduceMax(largest);
+}
+
+// The sums of e^((x - best) / temperature) of each block. `max`: the largest of the whole row.
+inline void WeightSums(const RowStatsTask& task, float max) {
+  const F16 lowest = Set1(-3.402823466e38f);
+  *task.best = task.drawable < task.size ? LargestOf(task.row, task.drawable) : max;
+  const F16 top = Set1(*task.best);
   for (uint32_t begin = 0; begin < task.drawable; begin += task.block) {
     const uint32_t left = task.drawable - begin;
     const uint32_t end = begin + (left < task.block ? left : task.block);
@@ -113,7 +118,7 @@ inline void RowStats(const RowStatsTask& task) {
     sum = Add(sum, Exp(Sub(a, Set1(top))));
   }
   *task.log_sum_exp = top + __builtin_logf(ReduceAdd(sum));
-  if (task.weight_sums != nullptr) WeightSums(task);
+  if (task.weight_sums != nullptr) WeightSums(task, top);
 }
 
 }  // namespace masu::cpu::MASU_ISA

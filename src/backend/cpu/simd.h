@@ -194,6 +194,19 @@ MASU_INLINE void DecodePair(const std::byte* p, F16& even, F16& odd) {
   }
 }
 
+#if defined(__AVX512BF16__)
+// 32 floats rounded to bfloat16, as RoundBf16 does.
+MASU_INLINE I16 PackBf16(F16 first, F16 second) {
+  return {reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second.v, first.v))};
+}
+
+// Sixteen values, rounded as RoundBf16 does.
+MASU_INLINE void StoreBf16(uint16_t* to, F16 values) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                      reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values.v)));
+}
+#endif
+
 #elif defined(__AVX2__)
 
 struct F16 {

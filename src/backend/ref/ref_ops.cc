@@ -222,6 +222,7 @@ void RefOps::RowStatistics(const RowStatsArgs& args) {
         exact[i / kWeightBlock] += std::exp((static_cast<double>(row[i]) - best) / temperature);
       std::ranges::copy(exact, sums);
       stats.weight_sums = sums;
+      stats.best = best;
     }
     args.out[r] = stats;
   }
