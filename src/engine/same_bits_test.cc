@@ -16,11 +16,16 @@ constexpr uint32_t kVocab = 320;
 constexpr uint32_t kNewTokens = 18;
 constexpr size_t kFewSubjects = 4;  // on the slow paths
 
-const TemporaryModel& RandModel() {
-  // Weights that every way of multiplying takes: of float32 ones tiles and pairs take none.
-  static const TemporaryModel model(
+// Weights that every way of multiplying takes: of float32 ones tiles and pairs take none.
+const ByteVector& RandGguf() {
+  static const ByteVector gguf =
       MakeTinyRand({.layers = 3, .head_dim = 32, .vocab = kVocab, .weights = GgmlFormat::kBF16})
-          .value());
+          .value();
+  return gguf;
+}
+
+const TemporaryModel& RandModel() {
+  static const TemporaryModel model(RandGguf());
   return model;
 }
 
@@ -446,8 +451,7 @@ TEST(BatchInvariance, AllPathsShareNumerics) {
 // The bits are not only the same but right: float32 throughout against a second implementation in
 // double precision, for given and generated tokens.
 TEST(Logprobs, AreThoseOfTheReference) {
-  const ByteVector gguf = MakeTinyRand({.layers = 3, .head_dim = 32, .vocab = kVocab}).value();
-  const auto file = GgufFile::Parse(gguf, "tiny").value();
+  const auto file = GgufFile::Parse(RandGguf(), "tiny").value();
   const ModelConfig model_config = ReadModelConfig(*file).value();
   for (const uint32_t chunk : {0u, 7u}) {
     EngineConfig config = Config({"float32", "auto"}, "float32");
