@@ -386,6 +386,98 @@ TEST(Attention, SequencesInOneBatchDoNotTouchEachOther) {
   }
 }
 
+// Requests with common prefixes, of all lengths and in any order, against each of them alone.
+TEST(Attention, BitsDoNotDependOnWhoSharesPages) {
+  constexpr uint32_t kTokens = 1408;  // three splits, the last one half
+  struct Sharer {
+    uint32_t common;  // tokens that lie in the pages of the first one, if of whole pages
+    uint32_t length;
+    uint32_t rows;
+  };
+  std::vector<Sharer> sharers = {{0, 1400, 1},    {1280, 1400, 1}, {700, 1380, 1}, {600, 1300, 2},
+                                 {600, 640, 1},   {128, 700, 1},   {100, 90, 1},   {0, 1200, 1},
+                                 {1280, 1300, 7}, {1280, 1400, 9}, {60, 300, 1},   {512, 513, 1},
+                                 {576, 1400, 1},  {1024, 1090, 1}};
+  for (uint32_t i = 0; i < 17; ++i) sharers.push_back({1152, 1160 + 10 * i, 1 + i % 2});
+  for (const Case& c : kCases) {
+    for (const uint32_t block_size : {8u, 16u, 128u}) {
+      if (HasGroups(c) && block_size == 128) continue;  // time
+      const Scene scene(c, block_size, 6, 2, 64, kTokens, block_size);
+      std::mt19937 random(block_size);
+      const auto count = static_cast<uint32_t>(scene.pages.size());
+      std::vector<std::vector<uint64_t>> pages;
+      std::vector<AttentionSequence> sequences;
+      uint32_t rows = 0;
+      for (const Sharer& sharer : sharers) {
+        std::vector<uint64_t>& own = pages.emplace_back(scene.pages);
+        // Behind what is in common any other pages, but the first one stays where it is wider.
+        const uint32_t common = std::max(sharer.common / block_size, c.first ? 1u : 0u);
+        for (uint32_t p = common; p < count && pages.size() > 1; ++p)
+          own[p] = scene.pages[1 + (p + 1 + pages.size()) % (count - 1)];
+        sequences.push_back({.layout = &scene.layout,
+                             .first_layout = scene.first_layout ? &*scene.first_layout : nullptr,
+                             .page_offsets = own.data(),
+                             .first_row = rows,
+                             .rows = sharer.rows,
+                             .kv_length = sharer.length});
+        rows += sharer.rows;
+      }
+      std::ranges::shuffle(sequences, random);
+      for (const std::string& isa : SupportedIsas()) {
+        if (isa == "scalar" && &c != kCases) continue;  // slow
+        for (const uint32_t window : {0u, 900u}) {
+          if (window > 0 && (&c != kCases || isa == "scalar")) continue;
+          const bool round = isa == "avx512bf16" || isa == "amx";
+          const auto ops = MakeOps("cpu", isa, 2);
+          const auto arena =
+              std::move(ops->CreateKvArena({count * scene.page_bytes()}, count)).value();
+          const AttentionSequence writer{
+              .layout = &scene.layout,
+              .first_layout = scene.first_layout ? &*scene.first_layout : nullptr,
+              .page_offsets = scene.pages.data(),
+              .first_row = 0,
+              .rows = kTokens,
+              .kv_length = kTokens};
+          ops->KvWrite({.arena = arena.get(),
+                        .sequences = &writer,
+                        .num_sequences = 1,
+                        .layer = 1,
+                        .k = scene.k.data(),
+                        .v = scene.v.data(),
+                        .row_stride = 2 * 64});
+          const auto attend = [&](std::span<const AttentionSequence> batch,
+                                  std::vector<float>& out) {
+            ops->Attention({.arena = arena.get(),
+                            .sequences = batch.data(),
+                            .num_sequences = static_cast<uint32_t>(batch.size()),
+                            .layer = 1,
+                            .num_heads = 6,
+                            .window = window,
+                            .scale = 0.125f,
+                            .q = scene.q.data(),
+                            .q_stride = 6 * 64,
+                            .out = out.data(),
+                            .out_stride = 6 * 64,
+                            .round_to_bf16 = round,
+                            .key_bias = {.bias = scene.bias.empty() ? nullptr : scene.bias.data(),
+                                         .cos_sin = scene.cos_sin.data(),
+                                         .adjacent_pairs = true}});
+          };
+          std::vector<float> together(size_t{rows} * 6 * 64, NAN);
+          std::vector<float> alone = together;
+          attend(sequences, together);
+          for (const AttentionSequence& sequence : sequences) attend({&sequence, 1}, alone);
+          ASSERT_TRUE(SameBits(together, alone))
+              << Name(c) << " block " << block_size << " " << isa << " window " << window;
+          std::vector<float> two = alone;  // cut at splits
+          attend(std::span(sequences).first(2), two);
+          ASSERT_TRUE(SameBits(two, alone)) << Name(c) << " block " << block_size << " " << isa;
+        }
+      }
+    }
+  }
+}
+
 TEST(Attention, PageHeadersAreComparedWholly) {
   const auto ops = MakeOps("cpu", std::nullopt, 1);
   const auto arena = std::move(ops->CreateKvArena({4096}, 8)).value();

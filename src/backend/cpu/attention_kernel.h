@@ -419,7 +419,8 @@ MASU_INLINE void AttentionTile(const AttentionTask& task, uint32_t position) {
   }
 }
 
-MASU_INLINE void ClearResults(const AttentionTask& task) {
+MASU_INLINE void BeginResults(const AttentionTask& task) {
+  if (task.resumed) return;
   for (uint32_t r = 0; r < task.rows; ++r) {
     task.max[r] = -__builtin_inff();
     task.sum[r] = 0;
@@ -428,7 +429,7 @@ MASU_INLINE void ClearResults(const AttentionTask& task) {
 }
 
 inline void Attention(const AttentionTask& task) {
-  ClearResults(task);
+  BeginResults(task);
   for (uint32_t position = task.kv_begin; position < task.kv_end; position += kTile)
     AttentionTile(task, position);
 }

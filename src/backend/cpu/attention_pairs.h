@@ -299,7 +299,7 @@ MASU_INLINE void PairTile(const AttentionTask& task, const PairScratch& s, uint3
 template <typename Unit>
 void PairAttention(const AttentionTask& task) {
   if (!FitsPairs(task)) return Attention(task);
-  ClearResults(task);
+  BeginResults(task);
   const PairScratch s = PairScratchOf(task);
   for (uint32_t r = 0; r < task.rows; ++r) {
     uint16_t* to = s.q + size_t{r} * s.padded;

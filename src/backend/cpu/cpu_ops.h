@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/shared_pages.h"
 #include "base/thread_pool.h"
 #include "ops/ops.h"
 
@@ -84,12 +85,43 @@ class CpuOps final : public Ops {
     uint32_t first_token;  // in the sequence's rows of this step
     uint32_t tokens;
   };
+  // Rows of several sequences that share a pass over a part of their pages, for each KV head.
+  struct SharedPiece {
+    uint32_t begin;  // tokens, of one split
+    uint32_t end;
+    uint32_t first;  // sequences are shared_pages_.members()[first .. first + count)
+    uint32_t count;
+  };
+  // What pieces leave of the beginning of one split to one sequence.
+  struct SharedResult {
+    uint32_t piece = 0;
+    uint32_t row = 0;  // the first one in the piece
+    uint32_t end = 0;  // tokens before it are done; 0: there is no result
+  };
+  struct TileRun;  // a kernel's task and the rows that it works on
+  // Results of rows over a part of their tokens: [kAttentionRows], [kAttentionRows], and
+  // [kAttentionRows][head_dim].
+  struct Partial {
+    float* max;
+    float* sum;
+    float* acc;
+  };
   void BuildTiles(const AttentionArgs& args);
+  void BuildSharedPieces(const AttentionArgs& args);
+  void BeginRun(const AttentionArgs& args, const AttentionSequence& sequence, uint32_t kv_head,
+                uint32_t thread, TileRun& run);
+  void AddRows(const AttentionArgs& args, const RowTile& tile, TileRun& run) const;
+  void PrepareTile(const AttentionArgs& args, const RowTile& tile, uint32_t thread, TileRun& run);
+  void RunSplit(const AttentionArgs& args, const RowTile& tile, TileRun& run, uint32_t split,
+                uint32_t last, Partial result);
+  void AttendShared(const AttentionArgs& args, const SharedPiece& piece, uint32_t kv_head,
+                    Partial result, uint32_t thread);
   void AttendWhole(const AttentionArgs& args, const RowTile& tile, uint32_t thread);
-  void AttendSplit(const AttentionArgs& args, const RowTile& tile, uint32_t split, float* result,
-                   uint32_t thread);
+  void Merge(Partial total, Partial next, uint32_t rows, uint32_t head_dim) const;
+  void FinishTile(const AttentionArgs& args, const RowTile& tile, Partial result) const;
   void WriteRow(const KvWriteArgs& args, const AttentionSequence& sequence, uint32_t token);
-  void FinishTile(const AttentionArgs& args, const RowTile& tile, float* sum, float* acc);
+  static Partial PartialAt(float* memory);
+  Partial PartialNumber(size_t i, uint32_t head_dim);  // of partials_
   // Floats of scratch that one thread needs: scores, decoded tiles, prepared q and two partial
   // results.
   float* ThreadScratch(uint32_t thread, uint32_t head_dim);
@@ -104,7 +136,12 @@ class CpuOps final : public Ops {
   std::vector<std::pair<uint32_t, uint32_t>>
       write_rows_;                           // (sequence, token) of every row of a step
   std::vector<std::vector<float>> scratch_;  // per thread
-  std::vector<float> partials_;              // [tile][split][rows][2 + head_dim]
+  SharedPages shared_pages_;
+  std::vector<SharedPiece> shared_pieces_;
+  uint32_t shared_splits_ = 0;                // splits that have shared parts
+  std::vector<SharedResult> shared_results_;  // [sequence][shared_splits_]
+  // Of shared pieces [piece][kv_head], then of splits of tiles.
+  std::vector<float> partials_;
 };
 
 }  // namespace masu

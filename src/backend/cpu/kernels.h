@@ -86,7 +86,8 @@ struct AttentionTask {
   const uint32_t* lengths;  // [rows], ascending: and below are attended to
   float scale;
   bool round_to_bf16;
-  uint32_t kv_begin;  // a multiple of kAttentionSplit
+  bool resumed;       // results hold what is before kv_begin in the split
+  uint32_t kv_begin;  // a multiple of kAttentionTile
   uint32_t kv_end;
   uint32_t kv_ahead;  // the end of what this thread reads next: kv_end or later
   uint32_t kv_first;  // the smallest of starts: pages that end before are not read
