@@ -179,6 +179,13 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+// The root of the sum of squares of differences.
+double DistanceOf(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(sum);
+}
+
 // Sets with kernels of their own for attention in float32.
 std::vector<std::string> AttentionIsas() {
   std::vector<std::string> isas = SupportedIsas();
@@ -219,6 +226,7 @@ TEST(Attention, RoundedMatchesTheOracleOnEveryIsa) {
       const uint32_t head_dim = block_size == 64 ? 64 : HasGroups(c) ? 96 : 80;
       const Scene scene(c, block_size, 6, 2, head_dim, 150, block_size);
       const std::vector<float> expected = scene.Run(*oracle, 150, true);
+      const std::vector<float> exact = scene.Run(*oracle, 150, false);
       std::vector<float> first;
       for (const std::string& isa : SupportedIsas()) {
         if (isa == "scalar" && block_size != 16) continue;  // slow
@@ -230,6 +238,12 @@ TEST(Attention, RoundedMatchesTheOracleOnEveryIsa) {
               << Name(c) << " block " << block_size << " " << isa << " at " << i;
         }
         if (first.empty()) first = out;
+        if (isa == "avx512bf16" && HasGroups(c)) {
+          // It rounds nothing that int4 decodes to: its errors are smaller, if different.
+          ASSERT_LT(DistanceOf(out, exact), 1.01 * DistanceOf(first, exact))
+              << Name(c) << " block " << block_size;
+          continue;
+        }
         if (isa == "avx512bf16") {
           // The same roundings: another order moves few sums across the edge of an output's.
           size_t others = 0;

@@ -67,8 +67,10 @@ struct AttentionArgs {
   size_t q_stride = 0;
   float* out = nullptr;  // [step rows, num_heads, head_dim], rows out_stride apart
   size_t out_stride = 0;
-  bool round_to_bf16 = false;  // q, the probabilities, the output and what int4 decodes to
-  KeyBias key_bias = {};       // null: none
+  // Rounds q, the probabilities and the output, and what int4 decodes to; avx512bf16 does not round
+  // the latter, but probabilities times scales.
+  bool round_to_bf16 = false;
+  KeyBias key_bias = {};  // null: none
 };
 
 }  // namespace masu

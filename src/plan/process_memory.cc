@@ -33,16 +33,19 @@ constexpr uint64_t kAnswerTokens = 4096;
 
 // As Ops of backend/cpu allocate them: the inputs of the widest product as tiles or as int8 codes
 // (two bytes each, and up to twelve for 32), tiles and partial results of attention, and per thread
-// scores, what a bias of the keys adds to them, a decoded tile, two rows of q and two of results.
+// scores, what a bias of the keys adds to them, a decoded tile, what stands beside int4's codes,
+// two rows of q and two of results.
 uint64_t KernelScratch(const PlanConfig& config, const ProcessSettings& settings) {
   constexpr uint64_t kPartials = 8ULL << 20;
   const uint64_t widest =
       std::max({uint64_t{config.hidden_size}, uint64_t{config.num_heads} * config.head_dim,
                 uint64_t{config.intermediate_size}});
   const uint64_t per_row = SaturatingMultiply(widest + 32, 2) + widest / 32 * 12 + 32;
-  const uint64_t per_thread = (uint64_t{2} * 48 * 64 + 32 * uint64_t{config.head_dim} +
-                               48 * (4 * uint64_t{config.head_dim} + 5)) *
-                              sizeof(float);
+  const uint64_t head_dim = (uint64_t{config.head_dim} + 31) / 32 * 32;
+  const uint64_t pairs = (48 * (head_dim + 64) + 2 * 64 * head_dim) / 2 + 16;
+  const uint64_t codes = head_dim / 32 * (48 * 32 + 4 * 64 + 48 * 17);
+  const uint64_t per_thread =
+      (2 * 48 * 64 + 32 * head_dim + pairs + codes + 48 * (4 * head_dim + 5)) * sizeof(float);
   return SaturatingAdd(
       SaturatingAdd(kPartials, SaturatingMultiply(settings.max_num_batched_tokens, per_row)),
       SaturatingMultiply(settings.num_threads, per_thread));

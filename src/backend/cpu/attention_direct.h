@@ -244,14 +244,18 @@ MASU_INLINE void ForRowRuns(uint32_t rows, const Function& function) {
   }
 }
 
-// Whether a tile can be read this way: every token exists and is in some row's window, pages hold
-// blocks of 16 tokens, all of them have the same layout, and no decoded value is rounded.
-MASU_INLINE bool IsWholeTile(const AttentionTask& task, uint32_t position) {
+// Whether tokens can be read as they lie in pages: all of them exist and are in some row's window,
+// pages hold blocks of 16 tokens, and all of them have the same layout.
+MASU_INLINE bool IsWhole(const AttentionTask& task, uint32_t position, uint32_t tokens) {
+  return task.block_size >= 16 && task.head_dim % 32 == 0 && position + tokens <= task.kv_end &&
+         position >= task.kv_first &&
+         (position >= task.first_tokens || position + tokens <= task.first_tokens);
+}
+// A whole tile of which no decoded value is rounded.
+MASU_INLINE bool IsDirectTile(const AttentionTask& task, uint32_t position) {
   const bool rounds = task.round_to_bf16 && (IsInt4(KeyAt(task, position).encoding) ||
                                              IsInt4(ValueAt(task, position).encoding));
-  return !rounds && task.block_size >= 16 && task.head_dim % 32 == 0 &&
-         position + kTile <= task.kv_end && position >= task.kv_first &&
-         (position >= task.block_size || position + kTile <= task.block_size);
+  return !rounds && IsWhole(task, position, kTile);
 }
 
 MASU_INLINE void DirectTileScores(const AttentionTask& task, uint32_t position, const float* q,

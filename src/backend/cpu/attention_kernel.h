@@ -32,10 +32,10 @@ constexpr size_t ElementBytes(Encoding encoding) {
 }
 
 MASU_INLINE const SideView& KeyAt(const AttentionTask& task, uint32_t position) {
-  return position < task.block_size ? task.first_k : task.k;
+  return position < task.first_tokens ? task.first_k : task.k;
 }
 MASU_INLINE const SideView& ValueAt(const AttentionTask& task, uint32_t position) {
-  return position < task.block_size ? task.first_v : task.v;
+  return position < task.first_tokens ? task.first_v : task.v;
 }
 
 // The codes of a pair of dimensions of 16 tokens (in pages of 8: of two pairs of 8 tokens), without
@@ -50,6 +50,10 @@ MASU_INLINE void DecodeKeyPair(const std::byte* codes, uint32_t pair, F16& even,
     DecodePair<kEncoding>(codes + size_t{pair} * 32 * ElementBytes(kEncoding), even, odd);
   }
 }
+
+// Where codes of int4 are used as they are, they are counted from here: rounding what they are
+// multiplied with then costs as little as rounding the numbers would.
+inline constexpr int kInt4Center = 8;
 
 MASU_INLINE F16 Int4Value(const AttentionTask& task, F16 code, F16 scale, F16 minimum) {
   const F16 value = Fma(code, scale, minimum);
@@ -90,14 +94,18 @@ MASU_INLINE void DecodeKeys(const AttentionTask& task, const SideView& side, uin
 
 // Of pages of 8 tokens: those of one page, as the first or second half of the lanes. One load
 // covers two pairs of dimensions (head_dim is a multiple of 16).
-template <Encoding kEncoding>
+// kCodes: int4's codes alone, counted from the middle.
+template <Encoding kEncoding, bool kCodes>
 MASU_INLINE void DecodeKeysOf8(const AttentionTask& task, const SideView& side, uint32_t position,
                                uint32_t part, float* keys) {
   const std::byte* page = Locate(task, position).page;
   for (uint32_t i = 0; i < task.head_dim / 2; i += 2) {
     F16 even, odd;
     DecodeKeyPair<kEncoding>(page + side.offset, i / 2, even, odd);
-    if constexpr (kEncoding == Encoding::kInt4) {
+    if constexpr (kEncoding == Encoding::kInt4 && kCodes) {
+      even = Sub(even, Set1(kInt4Center));
+      odd = Sub(odd, Set1(kInt4Center));
+    } else if constexpr (kEncoding == Encoding::kInt4) {
       // Eight tokens' scales and minima are neighbours: twice the scales, then twice the minima.
       const std::byte* scales = page + side.scale_offset + size_t{i / 16} * 32;
       std::byte halves[2][32];
@@ -155,8 +163,10 @@ MASU_INLINE void DecodeTwoValues(const AttentionTask& task, const SideView& side
   }
 }
 
-// keys[head_dim][16] of the 16 tokens from `position` (a multiple of 16). Lanes of pages beyond
+// keys[head_dim][16] of the 16 tokens from `position` (a multiple of 16); int4's codes alone only
+// from pages of 8 tokens. Lanes of pages beyond
 // kv_end are not read.
+template <bool kCodes = false>
 inline void DecodeKeysAny(const AttentionTask& task, uint32_t position, float* keys) {
   if (task.block_size >= 16) {
     const SideView& side = KeyAt(task, position);
@@ -169,7 +179,7 @@ inline void DecodeKeysAny(const AttentionTask& task, uint32_t position, float* k
     if (begin + 8 <= task.kv_first) continue;
     const SideView& side = KeyAt(task, begin);
     WithEncoding(side.encoding, [&]<Encoding kEncoding>() {
-      DecodeKeysOf8<kEncoding>(task, side, begin, part, keys);
+      DecodeKeysOf8<kEncoding, kCodes>(task, side, begin, part, keys);
     });
   }
 }
@@ -191,7 +201,7 @@ inline void DecodeValuesAny(const AttentionTask& task, uint32_t position, float*
       }
     });
   };
-  const uint32_t first = position < task.block_size ? task.block_size - position : 0;
+  const uint32_t first = position < task.first_tokens ? task.first_tokens - position : 0;
   const uint32_t split = first < 32 ? first : 32;
   if (split > 0) decode(task.first_v, 0, split);
   if (split < 32) decode(task.v, split, 32);
@@ -385,7 +395,7 @@ MASU_INLINE void AttentionTile(const AttentionTask& task, uint32_t position) {
   const uint32_t rows = range.last - range.first;
   const float* q = task.q + size_t{range.first} * task.head_dim;
 #if defined(__AVX512F__)
-  const bool direct = rows <= kDirectRows16 && IsWholeTile(task, position);
+  const bool direct = rows <= kDirectRows16 && IsDirectTile(task, position);
 #else
   constexpr bool direct = false;
 #endif

@@ -5,11 +5,9 @@
 // every number of rows. Included once per instruction set that has such products.
 #pragma once
 
-#include "backend/cpu/attention_kernel.h"
+#include "backend/cpu/pair_codes.h"
 
 namespace masu::cpu::MASU_ISA {
-
-static_assert(kLooksUp<Encoding::kInt8>, "these sets have AVX512-VBMI, and AVX512-BF16");
 
 MASU_INLINE bool HoldsBf16(const SideView& side) {
   return side.encoding != Encoding::kFloat32 && side.encoding != Encoding::kFloat16;
@@ -60,8 +58,27 @@ MASU_INLINE Ahead NextTile(const AttentionTask& task, const SideAt& side_at, uin
   return ahead;
 }
 
-// One vector of 16 lanes of pairs in memory.
-inline constexpr size_t kPairLine = 64;
+// Beside products with int4's codes as they are (see CodeGroups): null where there are none.
+struct KeySums {
+  const float* scales = nullptr;  // [groups][2][kTile]
+  const float* q_sums = nullptr;  // [rows][groups]
+  uint32_t groups = 0;
+};
+
+MASU_INLINE const std::byte* BlockAt(const AttentionTask& task, const SideView& side,
+                                     uint32_t position) {
+  const PageCursor at = Locate(task, position);
+  return at.page + side.offset + at.slot / 16 * BlockBytes(side.encoding, task.head_dim);
+}
+
+// As WithEncoding, for those that HoldsBf16 allows.
+template <typename Function>
+MASU_INLINE void WithPairCodes(Encoding encoding, const Function& function) {
+  WithEncoding(encoding, [&]<Encoding kEncoding>() MASU_LAMBDA_INLINE {
+    if constexpr (kEncoding != Encoding::kFloat32 && kEncoding != Encoding::kFloat16)
+      function.template operator()<kEncoding>();
+  });
+}
 
 // Nibbles of eight bytes, the lower one of each first. A look-up takes the low four bits of a lane.
 MASU_INLINE F16 NibblePairs(const std::byte* p) {
@@ -81,26 +98,13 @@ MASU_INLINE F16 TwoHalves(const std::byte* p) {
   return {_mm512_cvtph_ps(_mm256_set1_epi32(both))};
 }
 
-// `runs` times 64 codes as so many pairs.
-template <Encoding kEncoding>
-MASU_INLINE void LookUpRuns(const std::byte* codes, uint32_t runs, uint8_t* out) {
-  const ByteTable table = LoadByteTable<kEncoding>();
-#pragma GCC unroll 4
-  for (uint32_t i = 0; i < runs; ++i) {
-    I16 first, second;
-    LookUpPairs<kEncoding>(table, codes + size_t{i} * 64, first, second);
-    StoreInt(out + size_t{i} * 128, first);
-    StoreInt(out + size_t{i} * 128 + 64, second);
-  }
-}
-
-template <Encoding kEncoding>
+template <Encoding kEncoding, bool kCodes>
 MASU_INLINE void PageKeyPairs(const AttentionTask& task, const SideView& side, PageCursor at,
-                              uint8_t* out) {
+                              std::byte* out) {
   const uint32_t pairs = task.head_dim / 2;
   const std::byte* codes =
       at.page + side.offset + at.slot / 16 * BlockBytes(kEncoding, task.head_dim);
-  if constexpr (IsInt4(kEncoding)) {
+  if constexpr (IsInt4(kEncoding) && !kCodes) {
     const std::byte* scales = at.page + side.scale_offset + size_t{at.slot} * 2;
     const size_t row = size_t{task.block_size} * 2;
     for (uint32_t g = 0; g < pairs; g += 16, scales += 2 * row) {
@@ -116,28 +120,34 @@ MASU_INLINE void PageKeyPairs(const AttentionTask& task, const SideView& side, P
         StoreInt(out + i * kPairLine, PackBf16(value[0], value[1]));
       }
     }
-  } else if constexpr (kLooksUp<kEncoding>) {
-    LookUpRuns<kEncoding>(codes, pairs / 2, out);
+  } else if constexpr (kLooksUp<kEncoding> || IsInt4(kEncoding)) {
+    const PairCodes<kEncoding> numbers;
+    for (uint32_t i = 0; i < pairs; i += 2) {
+      I16 two[2];
+      numbers.Keys(codes, i, two);
+      for (uint32_t j = 0; j < 2; ++j) StoreInt(out + (i + j) * kPairLine, two[j]);
+    }
   }
 }
 
 // Pairs of dimensions of the 16 tokens from `position`, [padded / 2][16], where they are or in
-// `out`. Lanes of tokens that do not exist hold anything. decoded: [head_dim][16] floats.
-MASU_INLINE const uint8_t* KeyPairs(const AttentionTask& task, uint32_t position, uint32_t padded,
-                                    float* decoded, uint8_t* out) {
+// `out`. Lanes of tokens that do not exist hold anything. decoded: [head_dim][16] floats. kCodes:
+// int4's codes as they are.
+template <bool kCodes>
+MASU_INLINE const std::byte* KeyPairs(const AttentionTask& task, uint32_t position, uint32_t padded,
+                                      float* decoded, std::byte* out) {
   if (task.block_size >= 16 && padded == task.head_dim) {
     const SideView& side = KeyAt(task, position);
     const PageCursor at = Locate(task, position);
     if (side.encoding == Encoding::kBFloat16) {
-      return reinterpret_cast<const uint8_t*>(at.page + side.offset +
-                                              at.slot / 16 * BlockBytes(side.encoding, padded));
+      return BlockAt(task, side, position);
     }
     WithEncoding(side.encoding, [&]<Encoding kEncoding>() MASU_LAMBDA_INLINE {
-      PageKeyPairs<kEncoding>(task, side, at, out);
+      PageKeyPairs<kEncoding, kCodes>(task, side, at, out);
     });
     return out;
   }
-  DecodeKeysAny(task, position, decoded);
+  DecodeKeysAny<kCodes>(task, position, decoded);
   for (uint32_t i = 0; i < padded / 2; ++i) {
     const bool exists = i < task.head_dim / 2;
     StoreInt(out + i * kPairLine,
@@ -148,10 +158,24 @@ MASU_INLINE const uint8_t* KeyPairs(const AttentionTask& task, uint32_t position
 }
 
 // [tokens / 2][head_dim] pairs of tokens, from `slot` of a page on.
-template <Encoding kEncoding>
+template <Encoding kEncoding, bool kCodes>
 MASU_INLINE void PageValuePairs(const AttentionTask& task, const SideView& side, PageCursor at,
-                                uint32_t tokens, uint8_t* out) {
+                                uint32_t tokens, std::byte* out) {
   const uint32_t size = task.head_dim;
+  if constexpr (kLooksUp<kEncoding> || (IsInt4(kEncoding) && kCodes)) {
+    if (size % 32 == 0) {
+      const std::byte* codes = at.page + side.offset + at.slot * (BlockBytes(kEncoding, size) / 16);
+      const PairCodes<kEncoding> numbers;
+      for (uint32_t pair = 0; pair < tokens / 2; ++pair) {
+        for (uint32_t d = 0; d < size; d += 32, out += 2 * kPairLine) {
+          I16 two[2];
+          numbers.Values(codes, size, pair, d, two);
+          for (uint32_t j = 0; j < 2; ++j) StoreInt(out + j * kPairLine, two[j]);
+        }
+      }
+      return;
+    }
+  }
   if constexpr (IsInt4(kEncoding)) {
     const std::byte* codes = at.page + side.offset + size_t{at.slot} * (size / 2);
     const std::byte* scales = at.page + side.scale_offset + size_t{at.slot} * 2;
@@ -179,9 +203,6 @@ MASU_INLINE void PageValuePairs(const AttentionTask& task, const SideView& side,
   } else {
     constexpr size_t kBytes = 2 * ElementBytes(kEncoding);
     const std::byte* codes = at.page + side.offset + size_t{at.slot / 2} * size * kBytes;
-    if constexpr (kLooksUp<kEncoding>) {
-      if (size % 32 == 0) return LookUpRuns<kEncoding>(codes, tokens * size / 64, out);
-    }
     for (uint32_t i = 0; i < tokens / 2 * size; i += 16) {
       F16 even, odd;
       DecodePair<kEncoding>(codes + i * kBytes, even, odd);
@@ -195,13 +216,16 @@ MASU_INLINE I16 KeepBits(I16 lanes, uint32_t mask) {
 }
 
 // Pairs of tokens of the 16 from `position`, [8][head_dim], where they are or in `out`. Tokens
-// outside [kv_first, kv_end) are zero, so that a probability of zero meets no leftover NaN.
-MASU_INLINE const uint8_t* ValuePairs(const AttentionTask& task, uint32_t position, uint8_t* out) {
+// outside [kv_first, kv_end) are zero, so that a probability of zero meets no leftover NaN. kCodes:
+// as KeyPairs.
+template <bool kCodes>
+MASU_INLINE const std::byte* ValuePairs(const AttentionTask& task, uint32_t position,
+                                        std::byte* out) {
   const size_t pair_bytes = size_t{task.head_dim} * 4;
   const bool whole = position + 16 <= task.kv_end && position >= task.kv_first;
   const uint32_t step = task.block_size < 16 ? 8 : 16;
   for (uint32_t begin = position; begin < position + 16; begin += step) {
-    uint8_t* to = out + (begin - position) / 2 * pair_bytes;
+    std::byte* to = out + (begin - position) / 2 * pair_bytes;
     if (begin >= task.kv_end || begin + step <= task.kv_first) {
       __builtin_memset(to, 0, step / 2 * pair_bytes);
       continue;
@@ -209,9 +233,9 @@ MASU_INLINE const uint8_t* ValuePairs(const AttentionTask& task, uint32_t positi
     const SideView& side = ValueAt(task, begin);
     const PageCursor at = Locate(task, begin);
     if (side.encoding == Encoding::kBFloat16 && step == 16 && whole)
-      return reinterpret_cast<const uint8_t*>(at.page + side.offset + at.slot / 2 * pair_bytes);
+      return BlockAt(task, side, begin);
     WithEncoding(side.encoding, [&]<Encoding kEncoding>() MASU_LAMBDA_INLINE {
-      PageValuePairs<kEncoding>(task, side, at, step, to);
+      PageValuePairs<kEncoding, kCodes>(task, side, at, step, to);
     });
     if (whole) continue;
     const auto exists = [&](uint32_t t) { return t >= task.kv_first && t < task.kv_end; };
@@ -225,88 +249,235 @@ MASU_INLINE const uint8_t* ValuePairs(const AttentionTask& task, uint32_t positi
   return out;
 }
 
+// What stands beside int4's codes: a code c is (c - kInt4Center) * scale + center.
+struct CodeGroups {
+  float* scales =
+      nullptr;         // [head_dim / 32][2][kTile]: scales, centers; null: no code is used as it is
+  uint32_t count = 0;  // head_dim / 32
+};
+
 // The scratch of one task.
 struct PairScratch {
-  float* scores;    // [rows][kTile]
-  float* biases;    // [rows][kTile]
-  float* decoded;   // [32][head_dim]
-  uint16_t* q;      // [rows][padded]
-  uint16_t* p;      // [rows][kTile]
-  uint8_t* keys;    // [4][padded / 2][16] pairs
-  uint8_t* values;  // [4][8][head_dim] pairs
-  uint32_t padded;  // head_dim, up to a multiple of 32
+  float* scores;      // [rows][kTile]
+  float* biases;      // [rows][kTile]
+  float* decoded;     // [32][head_dim]
+  uint16_t* q;        // [rows][padded]
+  uint16_t* p;        // [rows][kTile]; with codes of V [head_dim / 32][kAttentionRows][kTile]
+  std::byte* keys;    // [4][padded / 2][16] pairs
+  std::byte* values;  // [4][8][head_dim] pairs
+  uint32_t padded;    // head_dim, up to a multiple of 32
+  CodeGroups key_groups;
+  CodeGroups value_groups;
+  float* q_sums;   // [rows][key_groups.count]
+  float* centers;  // [rows][value_groups.count][16]: sums of probabilities times centers, in lanes
 };
-MASU_INLINE PairScratch PairScratchOf(const AttentionTask& task) {
-  PairScratch s;
+MASU_INLINE PairScratch PairScratchOf(const AttentionTask& task, bool codes) {
+  PairScratch s = {};
   s.padded = (task.head_dim + 31) / 32 * 32;
-  s.scores = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(task.scratch) + 63) / 64 * 64);
-  s.biases = s.scores + size_t{kAttentionRows} * kTile;
-  s.q = reinterpret_cast<uint16_t*>(s.biases + size_t{kAttentionRows} * kTile);
-  s.p = s.q + size_t{kAttentionRows} * s.padded;
-  s.keys = reinterpret_cast<uint8_t*>(s.p + size_t{kAttentionRows} * kTile);
-  s.values = s.keys + size_t{kTile} * s.padded * 2;
-  s.decoded = reinterpret_cast<float*>(s.values + size_t{kTile} * s.padded * 2);
+  const uint32_t groups = s.padded / 32;
+  const auto has_codes = [&](const SideView& first, const SideView& others) {
+    return codes && (IsInt4(first.encoding) || IsInt4(others.encoding));
+  };
+  float* at = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(task.scratch) + 63) / 64 * 64);
+  const auto floats = [&](size_t count) { return (at += count) - count; };
+  const auto numbers = [&](size_t count) { return reinterpret_cast<uint16_t*>(floats(count / 2)); };
+  s.scores = floats(size_t{kAttentionRows} * kTile);
+  s.biases = floats(size_t{kAttentionRows} * kTile);
+  s.q = numbers(size_t{kAttentionRows} * s.padded);
+  s.keys = reinterpret_cast<std::byte*>(numbers(size_t{kTile} * s.padded));
+  s.values = reinterpret_cast<std::byte*>(numbers(size_t{kTile} * s.padded));
+  s.decoded = floats(size_t{32} * task.head_dim);
+  const bool value_codes = has_codes(task.first_v, task.v);
+  s.p = numbers(size_t{kAttentionRows} * kTile * (value_codes ? groups : 1));
+  if (has_codes(task.first_k, task.k)) {
+    s.key_groups = {floats(size_t{groups} * 2 * kTile), groups};
+    s.q_sums = floats(size_t{kAttentionRows} * groups);
+  }
+  if (value_codes) {
+    s.value_groups = {floats(size_t{groups} * 2 * kTile), groups};
+    s.centers = floats(size_t{kAttentionRows} * groups * 16);
+  }
   return s;
+}
+
+// Scales and centers of the tile from `position`; of tokens with another encoding 1 and 0, and
+// outside [kv_first, kv_end) 0.
+template <typename SideAt>
+MASU_INLINE void LoadCodeGroups(const AttentionTask& task, const SideAt& side_at, uint32_t position,
+                                const CodeGroups& groups) {
+  const uint32_t step = task.block_size < 16 ? 8 : 16;
+  const size_t row = size_t{task.block_size} * 2;
+  const __mmask16 tokens = step == 16 ? 0xffff : 0xff;
+  for (uint32_t t = 0; t < kTile; t += step) {
+    const SideView& side = side_at(task, position + t);
+    const bool exists = position + t < task.kv_end && position + t + step > task.kv_first;
+    const std::byte* from = nullptr;
+    if (exists && IsInt4(side.encoding)) {
+      const PageCursor at = Locate(task, position + t);
+      from = at.page + side.scale_offset + size_t{at.slot} * 2;
+    }
+    for (uint32_t g = 0; g < groups.count; ++g) {
+      F16 scale = Set1(exists ? 1.0f : 0.0f);
+      F16 center = Zero();
+      if (from != nullptr) {
+        const auto load = [&](const std::byte* halves) {
+          if (step == 16) return LoadFp16(halves);
+          uint16_t eight[16] = {};
+          __builtin_memcpy(eight, halves, 16);
+          return LoadFp16(reinterpret_cast<const std::byte*>(eight));
+        };
+        const uint32_t left = task.kv_end - position - t;
+        scale = KeepFirst(load(from + 2 * g * row), left, Zero());
+        center = KeepFirst(load(from + (2 * g + 1) * row), left, Zero());
+        center = Fma(Set1(kInt4Center), scale, center);
+      }
+      float* to = groups.scales + size_t{g} * 2 * kTile + t;
+      _mm512_mask_storeu_ps(to, tokens, scale.v);
+      _mm512_mask_storeu_ps(to + kTile, tokens, center.v);
+    }
+  }
+}
+
+// [rows][groups] sums of q over groups of 32 dimensions.
+MASU_INLINE void SumQueries(const uint16_t* q, uint32_t rows, uint32_t groups, float* sums) {
+  for (uint32_t i = 0; i < rows * groups; ++i) {
+    const I16 pairs = LoadInt(q + size_t{i} * 32);
+    sums[i] = ReduceAdd(Add(LowerBf16(pairs), UpperBf16(pairs)));
+  }
+}
+
+template <typename Unit>
+MASU_INLINE void TileScores(const AttentionTask& task, const PairScratch& s, uint32_t position,
+                            uint32_t begin, uint32_t end) {
+  KeySums sums = {};
+  if (s.key_groups.count > 0) {
+    LoadCodeGroups(task, KeyAt, position, s.key_groups);
+    sums = {s.key_groups.scales, s.q_sums + size_t{begin} * s.key_groups.count, s.key_groups.count};
+  }
+  const uint16_t* q = s.q + size_t{begin} * s.padded;
+  float* scores = s.scores + size_t{begin} * kTile;
+  const Ahead ahead = NextTile(task, KeyAt, position);
+  const std::byte* keys[4];
+  if constexpr (Unit::kRowsInPlace > 0) {
+    if (end - begin <= Unit::kRowsInPlace && IsWhole(task, position, kTile)) {
+      const SideView& side = KeyAt(task, position);
+      for (uint32_t i = 0; i < 4; ++i) keys[i] = BlockAt(task, side, position + i * 16);
+      return WithPairCodes(side.encoding, [&]<Encoding kEncoding>() MASU_LAMBDA_INLINE {
+        Unit::template Scores<kEncoding>(keys, q, s.padded, end - begin, ahead, sums, scores);
+      });
+    }
+  }
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t block = position + i * 16;
+    // A block outside is read as another one, and its scores are not looked at.
+    const bool readable = block < task.kv_end && block + 16 > task.kv_first;
+    std::byte* out = s.keys + size_t{i} * 16 * s.padded * 2;
+    keys[i] = readable ? KeyPairs<Unit::kCodes>(task, block, s.padded, s.decoded, out) : nullptr;
+  }
+  for (uint32_t i = 1; i < 4; ++i) keys[i] = keys[i] == nullptr ? keys[i - 1] : keys[i];
+  for (uint32_t i = 3; i > 0; --i) keys[i - 1] = keys[i - 1] == nullptr ? keys[i] : keys[i - 1];
+  Unit::template Scores<Encoding::kBFloat16>(keys, q, s.padded, end - begin, ahead, sums, scores);
+}
+
+// Probabilities of a range of rows, as what V is multiplied with.
+MASU_INLINE void TileProbabilities(const AttentionTask& task, const PairScratch& s,
+                                   uint32_t position, RowRange range) {
+  const uint32_t rows = range.last - range.first;
+  const float* biases = TileBiases(task, position, range.first, rows, s.decoded, s.biases);
+  const float* scores = s.scores + size_t{range.first} * kTile;
+  uint16_t* p = s.p + size_t{range.first} * kTile;
+  const CodeGroups& groups = s.value_groups;
+  if (groups.count == 0) {
+    return SoftmaxRows(task, position, range, biases, scores,
+                       [&](uint32_t r, uint32_t token, F16 values) MASU_LAMBDA_INLINE {
+                         StoreBf16(p + size_t{r} * kTile + token, values);
+                       });
+  }
+  // A group of V's codes is multiplied with probabilities times scales; centers are summed apart.
+  LoadCodeGroups(task, ValueAt, position, groups);
+  SoftmaxRows(task, position, range, biases, scores,
+              [&](uint32_t r, uint32_t token, F16 values) MASU_LAMBDA_INLINE {
+                float* centers = s.centers + size_t{r} * groups.count * 16;
+                for (uint32_t g = 0; g < groups.count; ++g, centers += 16) {
+                  const float* scales = groups.scales + size_t{g} * 2 * kTile + token;
+                  StoreBf16(p + (size_t{g} * kAttentionRows + r) * kTile + token,
+                            Mul(values, Load(scales)));
+                  const F16 sum = token == 0 ? Zero() : Load(centers);
+                  Store(centers, Fma(values, Load(scales + kTile), sum));
+                }
+              });
+  for (uint32_t r = 0; r < rows; ++r) {
+    float* acc = task.acc + size_t{range.first + r} * task.head_dim;
+    for (uint32_t d = 0; d < task.head_dim; d += 32) {
+      const F16 sum = Set1(ReduceAdd(Load(s.centers + (size_t{r} * groups.count + d / 32) * 16)));
+      Store(acc + d, Add(Load(acc + d), sum));
+      Store(acc + d + 16, Add(Load(acc + d + 16), sum));
+    }
+  }
+}
+
+template <typename Unit>
+MASU_INLINE void TileValues(const AttentionTask& task, const PairScratch& s, uint32_t position,
+                            uint32_t begin, uint32_t end) {
+  Ahead ahead = NextTile(task, ValueAt, position);
+  // Rows of probabilities for each group of dimensions, or for all of them.
+  const size_t group_stride = s.value_groups.count > 0 ? size_t{kAttentionRows} * kTile : 0;
+  float* acc = task.acc + size_t{begin} * task.head_dim;
+  for (uint32_t t = 0; t < kTile && position + t < task.kv_end; t += 32) {
+    if (position + t + 32 <= task.kv_first) continue;
+    const uint16_t* p = s.p + size_t{begin} * kTile + t;
+    std::byte* out = s.values + size_t{t} * task.head_dim * 2;
+    const std::byte* halves[2];
+    if constexpr (Unit::kRowsInPlace > 0) {
+      if (end - begin <= Unit::kRowsInPlace && IsWhole(task, position + t, 32)) {
+        const SideView& side = ValueAt(task, position + t);
+        for (uint32_t half = 0; half < 2; ++half)
+          halves[half] = BlockAt(task, side, position + t + half * 16);
+        WithPairCodes(side.encoding, [&]<Encoding kEncoding>() MASU_LAMBDA_INLINE {
+          Unit::template Values<kEncoding>(halves, out, task.head_dim, p, group_stride, end - begin,
+                                           ahead, acc);
+        });
+        continue;
+      }
+    }
+    for (uint32_t half = 0; half < 2; ++half) {
+      halves[half] = ValuePairs<Unit::kCodes>(task, position + t + half * 16,
+                                              out + size_t{half} * 16 * task.head_dim * 2);
+    }
+    Unit::template Values<Encoding::kBFloat16>(halves, out, task.head_dim, p, group_stride,
+                                               end - begin, ahead, acc);
+  }
 }
 
 template <typename Unit>
 MASU_INLINE void PairTile(const AttentionTask& task, const PairScratch& s, uint32_t position) {
   const RowRange range = RowsOfTile(task, position);
   if (range.first == range.last) return;
-  const uint32_t rows = range.last - range.first;
   // A unit may work on whole blocks of rows; what it does to others than the range's is nothing.
   const uint32_t begin = range.first / Unit::kRows * Unit::kRows;
   const uint32_t end = (range.last + Unit::kRows - 1) / Unit::kRows * Unit::kRows;
-
-  const uint8_t* keys[4];
-  for (uint32_t i = 0; i < 4; ++i) {
-    const uint32_t block = position + i * 16;
-    // A block outside is read as another one, and its scores are not looked at.
-    const bool readable = block < task.kv_end && block + 16 > task.kv_first;
-    uint8_t* out = s.keys + size_t{i} * 16 * s.padded * 2;
-    keys[i] = readable ? KeyPairs(task, block, s.padded, s.decoded, out) : nullptr;
-  }
-  for (uint32_t i = 1; i < 4; ++i) keys[i] = keys[i] == nullptr ? keys[i - 1] : keys[i];
-  for (uint32_t i = 3; i > 0; --i) keys[i - 1] = keys[i - 1] == nullptr ? keys[i] : keys[i - 1];
-  Unit::Scores(keys, s.q + size_t{begin} * s.padded, s.padded, end - begin,
-               NextTile(task, KeyAt, position), s.scores + size_t{begin} * kTile);
-
-  const uint32_t skipped = range.first - begin;
-  if (skipped > 0) __builtin_memset(s.p + size_t{begin} * kTile, 0, size_t{skipped} * kTile * 2);
-  if (end > range.last)
-    __builtin_memset(s.p + size_t{range.last} * kTile, 0, size_t{end - range.last} * kTile * 2);
-  uint16_t* p = s.p + size_t{range.first} * kTile;
-  SoftmaxRows(task, position, range,
-              TileBiases(task, position, range.first, rows, s.decoded, s.biases),
-              s.scores + size_t{range.first} * kTile,
-              [&](uint32_t r, uint32_t token, F16 values)
-                  MASU_LAMBDA_INLINE { StoreBf16(p + size_t{r} * kTile + token, values); });
-
-  Ahead ahead = NextTile(task, ValueAt, position);
-  for (uint32_t t = 0; t < kTile && position + t < task.kv_end; t += 32) {
-    if (position + t + 32 <= task.kv_first) continue;
-    uint8_t* out = s.values + size_t{t} * task.head_dim * 2;
-    const uint8_t* halves[2];
-    for (uint32_t half = 0; half < 2; ++half) {
-      halves[half] =
-          ValuePairs(task, position + t + half * 16, out + size_t{half} * 16 * task.head_dim * 2);
-    }
-    Unit::Values(halves, out, task.head_dim, s.p + size_t{begin} * kTile + t, end - begin, ahead,
-                 task.acc + size_t{begin} * task.head_dim);
-  }
+  TileScores<Unit>(task, s, position, begin, end);
+  const auto no_probability = [&](uint32_t first, uint32_t last) {
+    __builtin_memset(s.p + size_t{first} * kTile, 0, size_t{last - first} * kTile * 2);
+  };
+  if (begin < range.first) no_probability(begin, range.first);
+  if (range.last < end) no_probability(range.last, end);
+  TileProbabilities(task, s, position, range);
+  TileValues<Unit>(task, s, position, begin, end);
 }
 
 template <typename Unit>
 void PairAttention(const AttentionTask& task) {
   if (!FitsPairs(task)) return Attention(task);
   BeginResults(task);
-  const PairScratch s = PairScratchOf(task);
+  const PairScratch s = PairScratchOf(task, Unit::kCodes);
   for (uint32_t r = 0; r < task.rows; ++r) {
     uint16_t* to = s.q + size_t{r} * s.padded;
     const float* from = task.q + size_t{r} * task.head_dim;
     for (uint32_t d = 0; d < s.padded; d += 16)
       StoreBf16(to + d, d < task.head_dim ? Load(from + d) : Zero());
   }
+  if (s.key_groups.count > 0) SumQueries(s.q, task.rows, s.key_groups.count, s.q_sums);
   Unit::Begin();
   for (uint32_t position = task.kv_begin; position < task.kv_end; position += kTile)
     PairTile<Unit>(task, s, position);

@@ -156,6 +156,7 @@ void CpuOps::BeginRun(const AttentionArgs& args, const AttentionSequence& sequen
               .v = ValueView(layer, kv_head),
               .first_k = KeyView(first_layer, kv_head),
               .first_v = ValueView(first_layer, kv_head),
+              .first_tokens = sequence.first_layout != nullptr ? layout.block_size : 0,
               .block_size = layout.block_size,
               .head_dim = layout.head_dim,
               .rows = 0,

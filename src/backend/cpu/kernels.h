@@ -71,8 +71,9 @@ struct AttentionTask {
   const uint64_t* page_offsets;
   SideView k;
   SideView v;
-  SideView first_k;  // of the page with position 0
+  SideView first_k;  // of the first first_tokens: those of the page with position 0, or none
   SideView first_v;
+  uint32_t first_tokens;
   uint32_t block_size;
   uint32_t head_dim;
   uint32_t rows;
@@ -105,11 +106,16 @@ inline constexpr uint32_t kAttentionRows =
     48;  // at most; q, scores and acc of a tile then stay in L2 beside K and V
 static_assert(kAttentionRows % kTileRows == 0, "the tile unit works on whole blocks of rows");
 constexpr size_t AttentionScratchFloats(uint32_t head_dim) {
+  constexpr size_t kRows = kAttentionRows;
   // Scores, what a bias adds to them, and 32 decoded vectors.
-  const size_t floats = 2 * size_t{kAttentionRows} * 64 + 32 * size_t{head_dim};
+  const size_t floats = 2 * kRows * 64 + 32 * size_t{head_dim};
   // As bfloat16 numbers: q, probabilities, and 64 vectors of K and of V; room to align them.
   const size_t padded = (size_t{head_dim} + 31) / 32 * 32;
-  return floats + (kAttentionRows * (padded + 64) + 2 * 64 * padded) / 2 + 16;
+  const size_t pairs = (kRows * (padded + 64) + 2 * 64 * padded) / 2 + 16;
+  // For each group of 32 dimensions of int4: probabilities, scales and centers of K and of V, and
+  // a sum of q and 16 of probabilities for each row.
+  const size_t codes = padded / 32 * (kRows * 64 / 2 + 2 * 2 * 64 + kRows * 17);
+  return floats + pairs + codes;
 }
 
 struct RowStatsTask {

@@ -10,12 +10,15 @@ namespace masu::cpu::MASU_ISA {
 template <typename Tiles>
 struct TileUnit {
   static constexpr uint32_t kRows = kTileRows;  // whole blocks
+  static constexpr bool kCodes = false;         // int4 is decoded
+  static constexpr uint32_t kRowsInPlace = 0;
   static void Begin() { Tiles::Configure(); }
   static void End() { Tiles::Release(); }
 
   // Up to three blocks of rows share a tile of K or V: tiles 0..2 are sums, 3..5 rows, 6 K or V.
-  static void Scores(const uint8_t* const (&keys)[4], const uint16_t* q, uint32_t padded,
-                     uint32_t rows, Ahead ahead, float* scores) {
+  template <Encoding>
+  static void Scores(const std::byte* const (&keys)[4], const uint16_t* q, uint32_t padded,
+                     uint32_t rows, Ahead ahead, const KeySums& /*sums*/, float* scores) {
     for (uint32_t r = 0; r < rows; r += 3 * kTileRows) {
       WithRows<3>(Blocks(rows - r), [&]<int B>() {
         for (uint32_t block = 0; block < 4; ++block) {
@@ -35,11 +38,13 @@ struct TileUnit {
     }
   }
 
-  static void Values(const uint8_t* const (&halves)[2], uint8_t* room, uint32_t head_dim,
-                     const uint16_t* p, uint32_t rows, Ahead& ahead, float* acc) {
+  template <Encoding>
+  static void Values(const std::byte* const (&halves)[2], std::byte* room, uint32_t head_dim,
+                     const uint16_t* p, size_t /*group_stride*/, uint32_t rows, Ahead& ahead,
+                     float* acc) {
     // A tile of V is 16 pairs of tokens at equal distances: halves that lie apart are put together.
     const size_t half_bytes = size_t{head_dim} * 4 * 8;
-    const uint8_t* v = halves[0];
+    const std::byte* v = halves[0];
     if (halves[1] != v + half_bytes) {
       if (halves[0] != room) __builtin_memcpy(room, halves[0], half_bytes);
       if (halves[1] != room + half_bytes)
