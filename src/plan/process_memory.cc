@@ -43,7 +43,7 @@ uint64_t KernelScratch(const PlanConfig& config, const ProcessSettings& settings
   const uint64_t per_row = SaturatingMultiply(widest + 32, 2) + widest / 32 * 12 + 32;
   const uint64_t head_dim = (uint64_t{config.head_dim} + 31) / 32 * 32;
   const uint64_t pairs = (48 * (head_dim + 64) + 2 * 64 * head_dim) / 2 + 16;
-  const uint64_t codes = head_dim / 32 * (48 * 32 + 4 * 64 + 48 * 17);
+  const uint64_t codes = head_dim / 32 * (48 * 32 + 4 * 64 + 48 * 2);
   const uint64_t per_thread =
       (2 * 48 * 64 + 32 * head_dim + pairs + codes + 48 * (4 * head_dim + 5)) * sizeof(float);
   return SaturatingAdd(

@@ -282,12 +282,11 @@ MASU_INLINE void ColumnProducts(const float* x, size_t x_stride, const float* co
 }
 
 // Softmax of one row over tokens [begin, end) of one tile: scores, with what a bias of the keys
-// adds to them, become probabilities (times V's scales), acc is rescaled. `store` takes sixteen
-// probabilities and the number of the first.
-template <typename Store16>
+// adds to them, become probabilities (times V's scales), acc is rescaled. `store` takes them.
+template <typename StoreTile>
 MASU_INLINE void SoftmaxTile(const AttentionTask& task, uint32_t row, uint32_t begin, uint32_t end,
                              const float* k_scales, const float* v_scales, const float* bias,
-                             const float* scores, const Store16& store) {
+                             const float* scores, const StoreTile& store) {
   constexpr float kMinusInfinity = -__builtin_inff();
   F16 s[4];
   F16 max = Set1(kMinusInfinity);
@@ -307,9 +306,9 @@ MASU_INLINE void SoftmaxTile(const AttentionTask& task, uint32_t row, uint32_t b
   for (uint32_t i = 0; i < 4; ++i) {
     const F16 p = Exp(Sub(s[i], Set1(new_max)));
     sum = Add(sum, p);
-    const F16 weighted = Mul(p, Load(v_scales + i * 16));
-    store(i * 16, weighted);
+    s[i] = Mul(p, Load(v_scales + i * 16));
   }
+  store(s);
   float factor[16];
   Store(factor, Exp(Set1(old_max - new_max)));
   task.max[row] = new_max;
@@ -367,7 +366,7 @@ MASU_INLINE RowRange RowsOfTile(const AttentionTask& task, uint32_t position) {
 }
 
 // The softmax of all rows in `range`; scores, biases: [rows][kTile]. `store` takes the row, counted
-// from the first of the range, and what SoftmaxTile gives.
+// from the first of the range, and what SoftmaxTile gives, before acc is rescaled.
 template <typename StoreRow>
 MASU_INLINE void SoftmaxRows(const AttentionTask& task, uint32_t position, RowRange range,
                              const float* biases, const float* scores, const StoreRow& store) {
@@ -382,7 +381,7 @@ MASU_INLINE void SoftmaxRows(const AttentionTask& task, uint32_t position, RowRa
     SoftmaxTile(task, row, start > position ? start - position : 0, left < kTile ? left : kTile,
                 k_scales, v_scales, biases == nullptr ? nullptr : biases + size_t{r} * kTile,
                 scores + size_t{r} * kTile,
-                [&](uint32_t token, F16 p) MASU_LAMBDA_INLINE { store(r, token, p); });
+                [&](const F16(&p)[4]) MASU_LAMBDA_INLINE { store(r, p); });
   }
 }
 
@@ -412,8 +411,10 @@ MASU_INLINE void AttentionTile(const AttentionTask& task, uint32_t position) {
     }
   }
   SoftmaxRows(task, position, range, TileBiases(task, position, range.first, rows, decoded, biases),
-              scores, [&](uint32_t r, uint32_t token, F16 p) MASU_LAMBDA_INLINE {
-                Store(scores + size_t{r} * kTile + token, task.round_to_bf16 ? RoundBf16(p) : p);
+              scores, [&](uint32_t r, const F16(&p)[4]) MASU_LAMBDA_INLINE {
+                float* to = scores + size_t{r} * kTile;
+                for (uint32_t i = 0; i < 4; ++i)
+                  Store(to + i * 16, task.round_to_bf16 ? RoundBf16(p[i]) : p[i]);
               });
   float* acc = task.acc + size_t{range.first} * task.head_dim;
 #if defined(__AVX512F__)

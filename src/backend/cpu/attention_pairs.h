@@ -269,7 +269,7 @@ struct PairScratch {
   CodeGroups key_groups;
   CodeGroups value_groups;
   float* q_sums;   // [rows][key_groups.count]
-  float* centers;  // [rows][value_groups.count][16]: sums of probabilities times centers, in lanes
+  float* centers;  // [rows][value_groups.count]: sums of probabilities times centers
 };
 MASU_INLINE PairScratch PairScratchOf(const AttentionTask& task, bool codes) {
   PairScratch s = {};
@@ -295,7 +295,7 @@ MASU_INLINE PairScratch PairScratchOf(const AttentionTask& task, bool codes) {
   }
   if (value_codes) {
     s.value_groups = {floats(size_t{groups} * 2 * kTile), groups};
-    s.centers = floats(size_t{kAttentionRows} * groups * 16);
+    s.centers = floats(size_t{kAttentionRows} * groups);
   }
   return s;
 }
@@ -389,29 +389,31 @@ MASU_INLINE void TileProbabilities(const AttentionTask& task, const PairScratch&
   const CodeGroups& groups = s.value_groups;
   if (groups.count == 0) {
     return SoftmaxRows(task, position, range, biases, scores,
-                       [&](uint32_t r, uint32_t token, F16 values) MASU_LAMBDA_INLINE {
-                         StoreBf16(p + size_t{r} * kTile + token, values);
+                       [&](uint32_t r, const F16(&values)[4]) MASU_LAMBDA_INLINE {
+                         uint16_t* to = p + size_t{r} * kTile;
+                         for (uint32_t i = 0; i < 4; ++i) StoreBf16(to + i * 16, values[i]);
                        });
   }
   // A group of V's codes is multiplied with probabilities times scales; centers are summed apart.
   LoadCodeGroups(task, ValueAt, position, groups);
   SoftmaxRows(task, position, range, biases, scores,
-              [&](uint32_t r, uint32_t token, F16 values) MASU_LAMBDA_INLINE {
-                float* centers = s.centers + size_t{r} * groups.count * 16;
-                for (uint32_t g = 0; g < groups.count; ++g, centers += 16) {
-                  const float* scales = groups.scales + size_t{g} * 2 * kTile + token;
-                  StoreBf16(p + (size_t{g} * kAttentionRows + r) * kTile + token,
-                            Mul(values, Load(scales)));
-                  const F16 sum = token == 0 ? Zero() : Load(centers);
-                  Store(centers, Fma(values, Load(scales + kTile), sum));
+              [&](uint32_t r, const F16(&values)[4]) MASU_LAMBDA_INLINE {
+                for (uint32_t g = 0; g < groups.count; ++g) {
+                  const float* scales = groups.scales + size_t{g} * 2 * kTile;
+                  uint16_t* to = p + (size_t{g} * kAttentionRows + r) * kTile;
+                  F16 sum = Zero();
+                  for (uint32_t i = 0; i < 4; ++i) {
+                    StoreBf16(to + i * 16, Mul(values[i], Load(scales + i * 16)));
+                    sum = Fma(values[i], Load(scales + kTile + i * 16), sum);
+                  }
+                  s.centers[size_t{r} * groups.count + g] = ReduceAdd(sum);
                 }
               });
   for (uint32_t r = 0; r < rows; ++r) {
     float* acc = task.acc + size_t{range.first + r} * task.head_dim;
-    for (uint32_t d = 0; d < task.head_dim; d += 32) {
-      const F16 sum = Set1(ReduceAdd(Load(s.centers + (size_t{r} * groups.count + d / 32) * 16)));
+    for (uint32_t d = 0; d < task.head_dim; d += 16) {
+      const F16 sum = Set1(s.centers[size_t{r} * groups.count + d / 32]);
       Store(acc + d, Add(Load(acc + d), sum));
-      Store(acc + d + 16, Add(Load(acc + d + 16), sum));
     }
   }
 }

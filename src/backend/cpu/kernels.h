@@ -113,8 +113,8 @@ constexpr size_t AttentionScratchFloats(uint32_t head_dim) {
   const size_t padded = (size_t{head_dim} + 31) / 32 * 32;
   const size_t pairs = (kRows * (padded + 64) + 2 * 64 * padded) / 2 + 16;
   // For each group of 32 dimensions of int4: probabilities, scales and centers of K and of V, and
-  // a sum of q and 16 of probabilities for each row.
-  const size_t codes = padded / 32 * (kRows * 64 / 2 + 2 * 2 * 64 + kRows * 17);
+  // a sum of q and one of probabilities for each row.
+  const size_t codes = padded / 32 * (kRows * 64 / 2 + 2 * 2 * 64 + kRows * 2);
   return floats + pairs + codes;
 }
 
