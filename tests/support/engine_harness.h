@@ -24,18 +24,11 @@
 #include "engine/engine.h"
 #include "engine/engine_memory.h"
 #include "engine/loaded_model.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/tiny_models.h"
 #include "tests/support/tiny_vocabulary.h"
 
 namespace masu {
-
-// Bits are compared in the release build, over everything; a sanitizer wants each path once, and is
-// ten times slower.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
 
 // A GGUF file in the temporary folder, removed at the end.
 class TemporaryModel {

@@ -1,8 +1,8 @@
 // Attention by products of pairs of bfloat16 numbers: K and V of a tile as pairs, read from pages
 // as they are or decoded once into an L1 scratch for all rows, and multiplied by a `Unit`
-// (dot_attention.h, tile_attention.h). For activations in bfloat16 and encodings
-// whose numbers bfloat16 holds; everything else goes the way of attention_kernel.h. One way for
-// every number of rows. Included once per instruction set that has such products.
+// (dot_attention.h, tile_attention.h). For activations in bfloat16 and encodings whose numbers, or
+// codes, bfloat16 holds; everything else goes the way of attention_kernel.h. The arithmetic is one
+// for every number of rows. Included once per instruction set that has such products.
 #pragma once
 
 #include "backend/cpu/pair_codes.h"
@@ -251,9 +251,8 @@ MASU_INLINE const std::byte* ValuePairs(const AttentionTask& task, uint32_t posi
 
 // What stands beside int4's codes: a code c is (c - kInt4Center) * scale + center.
 struct CodeGroups {
-  float* scales =
-      nullptr;         // [head_dim / 32][2][kTile]: scales, centers; null: no code is used as it is
-  uint32_t count = 0;  // head_dim / 32
+  float* scales = nullptr;  // [count][2][kTile]: scales, then centers
+  uint32_t count = 0;       // head_dim / 32; 0: codes are decoded, or there are none
 };
 
 // The scratch of one task.
