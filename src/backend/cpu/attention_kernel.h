@@ -163,9 +163,8 @@ MASU_INLINE void DecodeTwoValues(const AttentionTask& task, const SideView& side
   }
 }
 
-// keys[head_dim][16] of the 16 tokens from `position` (a multiple of 16); int4's codes alone only
-// from pages of 8 tokens. Lanes of pages beyond
-// kv_end are not read.
+// keys[head_dim][16] of the 16 tokens from `position` (a multiple of 16). Lanes of pages beyond
+// kv_end are not read. kCodes as DecodeKeysOf8, which alone knows it: for pages of 8 tokens.
 template <bool kCodes = false>
 inline void DecodeKeysAny(const AttentionTask& task, uint32_t position, float* keys) {
   if (task.block_size >= 16) {

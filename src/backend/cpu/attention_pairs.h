@@ -17,6 +17,14 @@ MASU_INLINE bool FitsPairs(const AttentionTask& task) {
          HoldsBf16(task.first_v);
 }
 
+// Calls `function` with 0 .. N - 1 as constants: arrays indexed in a loop that GCC unrolls late
+// stay in memory, and tiles are named by constants.
+template <int N, typename Function>
+MASU_INLINE void Unrolled(const Function& function) {
+  if constexpr (N > 1) Unrolled<N - 1>(function);
+  function.template operator()<N - 1>();
+}
+
 // Prefetches go to L2 only: L1 keeps fewer requests under way than memory can serve.
 inline constexpr int kToL2 = 2;
 
@@ -323,7 +331,7 @@ MASU_INLINE void LoadCodeGroups(const AttentionTask& task, const SideAt& side_at
           if (step == 16) return LoadFp16(halves);
           uint16_t eight[16] = {};
           __builtin_memcpy(eight, halves, 16);
-          return LoadFp16(reinterpret_cast<const std::byte*>(eight));
+          return LoadFp16(eight);
         };
         const uint32_t left = task.kv_end - position - t;
         scale = KeepFirst(load(from + 2 * g * row), left, Zero());

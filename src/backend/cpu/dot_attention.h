@@ -63,14 +63,6 @@ struct DotUnit {
     return {_mm512_set1_epi32(both)};
   }
 
-  // Calls `function` with 0 .. N - 1 as constants: arrays indexed in a loop that GCC unrolls late
-  // stay in memory.
-  template <int N, typename Function>
-  static MASU_INLINE void Unrolled(const Function& function) {
-    if constexpr (N > 1) Unrolled<N - 1>(function);
-    function.template operator()<N - 1>();
-  }
-
   // Keeps a vector in its register: GCC would load it again for each row.
   static MASU_INLINE void Keep(I16& vector) { __asm__("" : "+v"(vector.v)); }
 

@@ -1,8 +1,8 @@
 #include "backend/cpu/shared_pages.h"
 
 #include <algorithm>
-#include <compare>
 #include <cstring>
+#include <functional>
 
 namespace masu {
 namespace {

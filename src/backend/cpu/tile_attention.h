@@ -23,14 +23,14 @@ struct TileUnit {
       WithRows<3>(Blocks(rows - r), [&]<int B>() {
         for (uint32_t block = 0; block < 4; ++block) {
           float* to = scores + size_t{r} * kTile + block * 16;
-          ForBlocks<B>([&]<int I>() { Tiles::template Zero<I>(); });
+          Unrolled<B>([&]<int I>() { Tiles::template Zero<I>(); });
           for (uint32_t d = 0; d < padded; d += 32) {
             Tiles::template Load<6>(keys[block] + size_t{d} / 2 * kPairLine, kPairLine);
             const uint16_t* x = q + size_t{r} * padded + d;
             Multiply<B>(x, size_t{padded});
             for (int line = 0; r == 0 && line < 16; ++line) ahead.Next();
           }
-          ForBlocks<B>([&]<int I>() {
+          Unrolled<B>([&]<int I>() {
             Tiles::template Store<I>(to + I * kTileRows * kTile, kTile * sizeof(float));
           });
         }
@@ -56,12 +56,12 @@ struct TileUnit {
         for (uint32_t d = 0; d < head_dim; d += 16) {
           float* to = acc + size_t{r} * head_dim + d;
           const size_t stride = size_t{head_dim} * sizeof(float);
-          ForBlocks<B>([&]<int I>() {
+          Unrolled<B>([&]<int I>() {
             Tiles::template Load<I>(to + size_t{I} * kTileRows * head_dim, stride);
           });
           Tiles::template Load<6>(v + size_t{d} * 4, size_t{head_dim} * 4);
           Multiply<B>(p + size_t{r} * kTile, kTile);
-          ForBlocks<B>([&]<int I>() {
+          Unrolled<B>([&]<int I>() {
             Tiles::template Store<I>(to + size_t{I} * kTileRows * head_dim, stride);
           });
           for (int line = 0; r == 0 && line < 8; ++line) ahead.Next();
@@ -73,17 +73,10 @@ struct TileUnit {
  private:
   static uint32_t Blocks(uint32_t rows) { return rows >= 3 * kTileRows ? 3 : rows / kTileRows; }
 
-  template <int B, typename Function>
-  static MASU_INLINE void ForBlocks(const Function& function) {
-    function.template operator()<0>();
-    if constexpr (B > 1) function.template operator()<1>();
-    if constexpr (B > 2) function.template operator()<2>();
-  }
-
   // Tiles 0.. += blocks of rows from x, `stride` numbers apart, x tile 6.
   template <int B>
   static MASU_INLINE void Multiply(const uint16_t* x, size_t stride) {
-    ForBlocks<B>([&]<int I>() {
+    Unrolled<B>([&]<int I>() {
       Tiles::template Load<3 + I>(x + I * kTileRows * stride, stride * sizeof(uint16_t));
       Tiles::template Multiply<I, 3 + I, 6>();
     });
