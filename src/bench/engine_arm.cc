@@ -78,8 +78,9 @@ Result<std::unique_ptr<EngineArm>> EngineArm::Create(ArmSetup setup) {
 
 Result<void> EngineArm::Submit(uint32_t count, bool computed) {
   for (uint32_t i = 0; i < count; ++i) {
-    Request request = MakeBenchRequest(setup_.context, setup_.max_tokens,
-                                       setup_.model->config.vocab_size, seed_++);
+    Request request =
+        MakeBenchRequest(setup_.context, setup_.max_tokens, setup_.model->config.vocab_size,
+                         setup_.shared ? seed_ : seed_++);
     const double now = ends_.empty() ? 0 : ends_.back();
     sinks_.push_back(std::make_shared<Sink>(*this, now, computed, setup_.max_tokens));
     request.sink = sinks_.back();
@@ -97,9 +98,22 @@ Result<void> EngineArm::Start() {
     MASU_TRY(StepUntilSettled());
     engine_->SetPageFiller(nullptr);
   }
+  if (setup_.shared) MASU_TRY(ComputeCommonPrompt());
   MASU_TRY(Submit(setup_.concurrency - setup_.filled, true));
   MASU_TRY(StepUntilSettled());
   return Submit(setup_.queue, true);
+}
+
+// Leaves its pages in the prefix cache.
+Result<void> EngineArm::ComputeCommonPrompt() {
+  const auto submitted =
+      engine_->Submit(MakeBenchRequest(setup_.context, 1, setup_.model->config.vocab_size, seed_));
+  if (!submitted.ok()) return submitted.error();
+  while (engine_->Step()) continue;
+  // A request computes its last token at least, and shares whole pages.
+  const uint32_t block_size = setup_.config.block_size;
+  common_ = 1.0 * ((setup_.context - 1) / block_size * block_size);
+  return {};
 }
 
 Result<void> EngineArm::StepUntilSettled() {
@@ -158,6 +172,7 @@ void EngineArm::BeginMeasuring() {
   measured_from_ = ends_.size();
   before_ = engine_->Stats();
   tokens_before_ = ResidentTokens();
+  cached_before_ = CachedTokens();
   running_.clear();
   waiting_.clear();
 }
@@ -201,12 +216,18 @@ double EngineArm::ResidentTokens() const {
   return lengths.empty() ? 0 : total / static_cast<double>(lengths.size()) * running;
 }
 
+double EngineArm::CachedTokens() const {
+  const auto running = static_cast<double>(engine_->Stats().requests_running);
+  return ResidentTokens() - std::max(0.0, running - 1) * common_;
+}
+
 Work EngineArm::StepWork() const {
   const ModelConfig& config = setup_.model->config;
   const double tokens = 0.5 * (tokens_before_ + ResidentTokens());
   Work work;
   work.weight_bytes = StreamedWeightBytes(*setup_.model);
-  work.cache_bytes = tokens * static_cast<double>(engine_->cache_info().bytes_per_token.value);
+  work.cache_bytes = 0.5 * (cached_before_ + CachedTokens()) *
+                     static_cast<double>(engine_->cache_info().bytes_per_token.value);
   work.operations =
       2 * resident() * (config.num_layers * LayerParameters(config) + HeadParameters(config)) +
       AttentionOperations(config, tokens);

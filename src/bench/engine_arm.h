@@ -36,6 +36,7 @@ struct ArmSetup {
   uint32_t queue = 0;       // requests that wait beside them
   uint32_t max_tokens = 1;  // of each answer
   uint32_t filled = 0;      // requests whose context is random; the others compute their prompts
+  bool shared = false;      // one prompt for all, computed once; needs prefix caching
   TraceRecorder* trace = nullptr;
 };
 
@@ -88,10 +89,13 @@ class EngineArm {
 
   explicit EngineArm(ArmSetup setup) : setup_(std::move(setup)) {}
   Result<void> Submit(uint32_t count, bool computed);
+  Result<void> ComputeCommonPrompt();
   Result<void> StepUntilSettled();
   void Step();
-  // Tokens in the cache of those that decode.
+  // Tokens that those that decode attend to, all together.
   double ResidentTokens() const;
+  // Of these, what is in the cache: pages that all read are there once.
+  double CachedTokens() const;
 
   ArmSetup setup_;
   std::unique_ptr<RandomPageFiller> filler_;
@@ -100,9 +104,11 @@ class EngineArm {
   size_t measured_from_ = 0;  // step
   EngineStats before_;        // at BeginMeasuring
   double tokens_before_ = 0;
+  double cached_before_ = 0;
   std::vector<double> running_;
   std::vector<double> waiting_;
   uint64_t seed_ = 1;
+  double common_ = 0;               // tokens in pages that all requests read
   std::unique_ptr<Engine> engine_;  // ends before all that its requests refer to
 };
 

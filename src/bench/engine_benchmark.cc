@@ -94,8 +94,10 @@ class EngineBenchmark {
 // Tokens that a request may still get once its context is in the cache.
 uint32_t EngineBenchmark::MaxTokens(const CellName& cell) const {
   // While the last prompts are computed, the first requests decode.
-  const bool all = options_.fill == ContextFill::kPrefill;
-  const uint64_t computed = all ? uint64_t{cell.concurrency} * cell.context : cell.context;
+  const bool all = options_.fill != ContextFill::kRandom;
+  // Of a common prompt each computes what is behind the last whole page.
+  const uint32_t each = options_.fill == ContextFill::kShared ? cell.block_size : cell.context;
+  const uint64_t computed = uint64_t{all ? cell.concurrency : 1} * each;
   const uint32_t batched = options_.engine.max_num_batched_tokens;
   const uint64_t room = batched > cell.concurrency ? batched - cell.concurrency : 1;
   const uint64_t prompts = (computed + room - 1) / room + (all ? cell.concurrency : 1);
@@ -158,8 +160,8 @@ EngineConfig EngineBenchmark::ConfigOf(size_t arm, const CellName& cell,
   config.max_model_len = cell.context + max_tokens;
   config.max_num_seqs = cell.concurrency;
   config.max_num_queued_reqs = cell.concurrency + run_.arms[arm].queue;
-  // Every request has pages of its own, and what has no room waits.
-  config.enable_prefix_caching = false;
+  // Unless told otherwise every request has pages of its own, and what has no room waits.
+  config.enable_prefix_caching = options_.fill == ContextFill::kShared;
   config.swap_space = Bytes{0};
   config.preemption_mode = PreemptionMode::kRecompute;
   return config;
@@ -234,6 +236,7 @@ Result<std::vector<std::unique_ptr<EngineArm>>> EngineBenchmark::StartArms(const
              .queue = run_.arms[i].queue,
              .max_tokens = max_tokens,
              .filled = options_.fill == ContextFill::kRandom ? cell.concurrency - computed : 0,
+             .shared = options_.fill == ContextFill::kShared,
              .trace = trace_.get()}));
     // The steps of a prompt beside others that decode are worth seeing.
     if (trace_) trace_->SetRecording(true);
@@ -350,7 +353,7 @@ Result<void> EngineBenchmark::WriteTrace() const {
 }
 
 Result<EngineRun> EngineBenchmark::Run() {
-  run_.filled = options_.fill == ContextFill::kRandom;
+  run_.fill = options_.fill;
   run_.trace = options_.trace;
   run_.kv_cache_bytes = options_.engine.kv_cache_memory_bytes.value_or(kDefaultPages).value;
   if (!options_.trace.empty()) {

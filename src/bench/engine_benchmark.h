@@ -10,16 +10,11 @@
 
 #include "base/result.h"
 #include "bench/bench_report.h"
+#include "bench/engine_results.h"
 #include "bench/machine.h"
 #include "engine/engine_config.h"
 
 namespace masu {
-
-// How the context of a request comes into the cache.
-enum class ContextFill {
-  kRandom,   // random K and V written into its pages; only the last request computes its prompt
-  kPrefill,  // every prompt is computed
-};
 
 struct EngineBenchOptions {
   std::vector<std::string> models;  // an arm for each, for each encoding and each queue

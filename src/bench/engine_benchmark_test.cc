@@ -148,6 +148,27 @@ TEST(EngineBenchmark, PromptsAreComputedOnRequest) {
   EXPECT_TRUE(filled.at("cells").at(0).at("arms").at(0).at("ttft_seconds").is_null());
 }
 
+// Pages of the common prompt are read once, however many requests attend to them.
+TEST(EngineBenchmark, RequestsShareAPromptOnRequest) {
+  EngineBenchOptions options = TinyOptions();
+  options.concurrencies = {6};
+  options.encodings = {"bfloat16"};
+  const auto work = [&](ContextFill fill) {
+    options.fill = fill;
+    const Json json = RunJson(options);
+    EXPECT_EQ(json.at("fill"), kContextFillNames[static_cast<size_t>(fill)]);
+    const Json arm = json.at("cells").at(0).at("arms").at(0);
+    EXPECT_EQ(arm.at("ttft_seconds").at("count"), fill == ContextFill::kShared ? 6 : 1);
+    return std::pair(arm.at("work").at("cache_bytes").get<double>(),
+                     arm.at("work").at("operations").get<double>());
+  };
+  const auto [own_bytes, own_operations] = work(ContextFill::kRandom);
+  const auto [shared_bytes, shared_operations] = work(ContextFill::kShared);
+  // Two pages of 16 tokens of the prompt of 40 are common to six requests; 128 bytes a token.
+  EXPECT_NEAR(own_bytes - shared_bytes, 5 * 32 * 128, 6 * 8 * 128);
+  EXPECT_NEAR(own_operations / shared_operations, 1, 0.05);
+}
+
 TEST(EngineBenchmark, ACellThatDoesNotFitIsNamedAndTheOthersRun) {
   EngineBenchOptions options = TinyOptions();
   options.contexts = {1200, 40};

@@ -18,6 +18,18 @@ std::string Comparison(size_t arm, const RatioEstimate& ratio) {
   return arm == 0 ? "baseline" : FormatRatio(ratio);
 }
 
+const char* DescribeFill(ContextFill fill) {
+  switch (fill) {
+    case ContextFill::kRandom:
+      return "are random K and V in pages of each request's own";
+    case ContextFill::kPrefill:
+      return "were computed";
+    case ContextFill::kShared:
+      return "are one prompt, computed once, whose pages all requests read";
+  }
+  return "";
+}
+
 std::string CellTable(const EngineRun& run, const EngineCell& cell) {
   MarkdownTable table({"arm", "running", "waiting", "tokens/s", "spread", "step", "gap p50", "p95",
                        "p99", "first token", "ratio [95 %]", "bytes allow", "quiet", "roofline",
@@ -121,10 +133,9 @@ std::string EngineRunToText(const EngineRun& run) {
     text += fmt::format("{}: {} of weights a step; ", model.name,
                         FormatBytes({static_cast<uint64_t>(model.weight_bytes)}));
   }
-  text += fmt::format(
-      "activations {}; {} of KV pages for each arm; contexts {}\n\n", run.activation_dtype,
-      FormatBytes({run.kv_cache_bytes}),
-      run.filled ? "are random K and V in pages of each request's own" : "were computed");
+  text +=
+      fmt::format("activations {}; {} of KV pages for each arm; contexts {}\n\n",
+                  run.activation_dtype, FormatBytes({run.kv_cache_bytes}), DescribeFill(run.fill));
   for (const PrefillCell& cell : run.prefill) text += PrefillTable(run, cell);
   for (const EngineCell& cell : run.cells) text += CellTable(run, cell);
   if (run.cells.size() > 1 && run.arms.size() > 1) {
@@ -149,7 +160,7 @@ std::string EngineRunToJson(const EngineRun& run) {
                     {"isa", run.isa},
                     {"activation_dtype", run.activation_dtype},
                     {"kv_cache_memory_bytes", run.kv_cache_bytes},
-                    {"fill", run.filled ? "random" : "prefill"},
+                    {"fill", kContextFillNames[static_cast<size_t>(run.fill)]},
                     {"quiet_ratio", ContentionProbe::kQuietRatio},
                     {"roofline", ToJson(run.roofline)},
                     {"models", BenchJson::array()},

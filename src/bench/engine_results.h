@@ -4,12 +4,21 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/machine.h"
 #include "bench/paired.h"
 
 namespace masu {
+
+// How the context of a request comes into the cache.
+enum class ContextFill {
+  kRandom,   // random K and V written into its pages; only the last request computes its prompt
+  kPrefill,  // every prompt is computed
+  kShared,   // one prompt for all: computed once, then all read its pages
+};
+inline constexpr std::string_view kContextFillNames[] = {"random", "prefill", "shared"};
 
 // What is compared: the first arm is the baseline of all others.
 struct EngineArmName {
@@ -96,8 +105,8 @@ struct EngineRun {
   std::string isa;
   std::string activation_dtype;
   uint64_t kv_cache_bytes = 0;  // of each arm
-  bool filled = false;          // contexts are random K and V, not computed
-  std::string trace;            // where it is; empty: none
+  ContextFill fill = ContextFill::kRandom;
+  std::string trace;  // where it is; empty: none
   Roofline roofline;
   std::vector<BenchModel> models;
   std::vector<EngineArmName> arms;

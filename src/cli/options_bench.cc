@@ -1,6 +1,7 @@
 #include "cli/options_bench.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -122,11 +123,14 @@ void AddEngineBenchOptions(CLI::App& app, const std::optional<std::string>& isa,
   app.add_option_function<std::string>(
          "--fill",
          [&options](const std::string& name) {
-           options.fill = name == "random" ? ContextFill::kRandom : ContextFill::kPrefill;
+           const auto place = std::ranges::find(kContextFillNames, name);
+           options.fill = static_cast<ContextFill>(place - std::begin(kContextFillNames));
          },
          "how contexts come into the cache: random (default: random K and V in pages of their "
-         "own; only the last request computes its prompt) or prefill (every prompt is computed)")
-      ->check(CLI::IsMember({"random", "prefill"}))
+         "own; only the last request computes its prompt), prefill (every prompt is computed) or "
+         "shared (one prompt for all, computed once)")
+      ->check(CLI::IsMember(
+          std::vector<std::string>(std::begin(kContextFillNames), std::end(kContextFillNames))))
       ->type_name("WORD");
   app.add_option("--trace", options.trace,
                  "write a Chrome trace (chrome://tracing, Perfetto) of some steps of each arm")
