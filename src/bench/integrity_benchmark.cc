@@ -34,6 +34,20 @@ struct StepCost {
   double bound() const { return ratio.high - 1; }
 };
 
+// Until a step has given each of so many requests a token and computed nothing else. Counting
+// tokens would not do: the first requests get several while the last ones compute their prompts.
+Result<void> StepUntilAllDecode(Engine& engine, uint32_t requests) {
+  for (;;) {
+    const EngineStats before = engine.Stats();
+    engine.Step();
+    const EngineStats after = engine.Stats();
+    const uint64_t tokens = after.generation_tokens - before.generation_tokens;
+    if (tokens == requests && after.step_tokens - before.step_tokens == requests) return {};
+    if (after.requests_running + after.requests_waiting < requests)
+      return MakeError(ErrorCode::kInternal, "the first answers ended before the last one began");
+  }
+}
+
 Result<std::unique_ptr<Engine>> DecodingEngine(const std::shared_ptr<LoadedModel>& model,
                                                EngineConfig config, KvIntegrity integrity,
                                                uint32_t requests, uint32_t max_tokens) {
@@ -44,7 +58,7 @@ Result<std::unique_ptr<Engine>> DecodingEngine(const std::shared_ptr<LoadedModel
         engine->Submit(MakeBenchRequest(128, max_tokens, model->config.vocab_size, i));
     if (!submitted.ok()) return submitted.error();
   }
-  while (engine->Stats().generation_tokens < requests) engine->Step();
+  MASU_TRY(StepUntilAllDecode(*engine, requests));
   return engine;
 }
 
@@ -62,7 +76,7 @@ Result<std::vector<StepCost>> CompareSteps(const std::shared_ptr<LoadedModel>& m
   for (const uint32_t requests : {1u, 4u, 8u}) {
     progress(0.1 * static_cast<double>(costs.size()), fmt::format("{} requests", requests));
     // Each request begins to answer before the last one has its turn.
-    const uint32_t max_tokens = pairs + 2 * requests;
+    const uint32_t max_tokens = pairs + 2 * requests + 1;
     MASU_ASSIGN_OR_RETURN(const auto off,
                           DecodingEngine(model, config, KvIntegrity::kOff, requests, max_tokens));
     MASU_ASSIGN_OR_RETURN(
@@ -131,6 +145,7 @@ Result<double> ColdCheckSeconds(LoadedModel& model) {
 
 Result<CheckShare> ShareOfStep(const std::shared_ptr<LoadedModel>& model, EngineConfig config) {
   constexpr uint32_t kSteps = 5;
+  constexpr uint32_t kBegin = 16;  // more steps than the last pages of all prompts take
   config.kv_cache_memory_bytes = GiB(1);
   config.kv_integrity = KvIntegrity::kRepair;
   // One prompt for all: its pages are computed once and read by all, which is faster than pages of
@@ -143,9 +158,9 @@ Result<CheckShare> ShareOfStep(const std::shared_ptr<LoadedModel>& model, Engine
   if (const auto first = submit(2); !first.ok()) return first.error();
   while (engine->Step()) continue;
   for (uint32_t i = 0; i < kRequests; ++i) {
-    if (const auto next = submit(kSteps + 3); !next.ok()) return next.error();
+    if (const auto next = submit(kBegin + kSteps); !next.ok()) return next.error();
   }
-  while (engine->Stats().generation_tokens < kRequests + 2) engine->Step();
+  MASU_TRY(StepUntilAllDecode(*engine, kRequests));
   const EngineStats before = engine->Stats();
   for (uint32_t i = 0; i < kSteps; ++i) engine->Step();
   const EngineStats after = engine->Stats();
@@ -244,7 +259,7 @@ Result<BenchReport> RunIntegrityBenchmark(const IntegrityBenchOptions& options,
   EngineConfig config = options.engine;
   config.kv_cache_memory_bytes = MiB(256);
   config.max_num_batched_tokens = 512;
-  config.max_model_len = std::max(kTokens + 16, 128 + options.pairs + 16);
+  config.max_model_len = std::max(kTokens + 32, 128 + options.pairs + 16);
   config.swap_space = Bytes{0};
   config.block_size = kBlockSize;
   config.generation_config = "vllm";

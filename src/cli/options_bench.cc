@@ -63,10 +63,9 @@ void AddKernelOptions(CLI::App& app, KernelBenchOptions& options) {
   AddNames(app, "--kv", options.kv,
            "attention, kv_write: encodings of K and V, as --kv-cache-dtype has them")
       ->capture_default_str();
-  AddNames(
-      app, "--isa", options.isas,
-      "instruction sets: scalar, avx2, avx512, amx; default: all that this CPU has but scalar, "
-      "which takes minutes");
+  AddNames(app, "--isa", options.isas,
+           "instruction sets: scalar, avx2, avx512, avx512vbmi, avx512bf16, amx; default: all that "
+           "this CPU has but scalar, which takes minutes");
   AddNames(app, "--shape", options.shapes,
            "sizes of the layers that operations are part of: smollm2, 1b, 8b, or "
            "HIDDEN/FFN/HEADS/KV_HEADS/HEAD_DIM such as 2048/8192/32/8/64")
