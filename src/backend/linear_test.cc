@@ -145,7 +145,9 @@ TEST(Linear, EveryFormatAndIsaMatchesTheOracle) {
 
 TEST(Linear, ARowsBitsDoNotDependOnItsNeighboursOrThreads) {
   std::mt19937 random(2);
-  constexpr uint32_t kInputs = 512, kOutputs = 200, kRows = 300;
+  // More inputs than kernels take at a time, and numbers of rows on both sides of each way to cut
+  // them.
+  constexpr uint32_t kInputs = 2304, kOutputs = 72, kRows = 300;
   for (const GgmlFormat format : kFormats) {
     const std::vector<std::byte> bytes = RandomWeight(format, kOutputs, kInputs, random);
     const WeightSource source{format, kOutputs, kInputs, bytes.data()};
@@ -154,7 +156,8 @@ TEST(Linear, ARowsBitsDoNotDependOnItsNeighboursOrThreads) {
     for (const Activations activations : kActivations) {
       const std::vector<float> x = RandomInputs(size_t{kRows} * kInputs, activations, random);
       const std::vector<float> all = Product(*two, source, x, kRows, nullptr, nullptr, activations);
-      for (const uint32_t rows : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 13u, 16u, 33u, 129u}) {
+      for (const uint32_t rows :
+           {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 12u, 13u, 16u, 17u, 33u, 129u}) {
         for (const uint32_t from : {0u, 128u, kRows - rows}) {
           const std::vector<float> part(x.begin() + from * kInputs,
                                         x.begin() + (from + rows) * kInputs);

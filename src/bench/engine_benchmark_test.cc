@@ -164,8 +164,9 @@ TEST(EngineBenchmark, RequestsShareAPromptOnRequest) {
   };
   const auto [own_bytes, own_operations] = work(ContextFill::kRandom);
   const auto [shared_bytes, shared_operations] = work(ContextFill::kShared);
-  // Two pages of 16 tokens of the prompt of 40 are common to six requests; 128 bytes a token.
-  EXPECT_NEAR(own_bytes - shared_bytes, 5 * 32 * 128, 6 * 8 * 128);
+  // Two pages of 16 tokens of the prompt of 40 are common to six requests; 256 bytes a token, as
+  // above.
+  EXPECT_NEAR(own_bytes - shared_bytes, 5 * 32 * 256, 6 * 8 * 256);
   EXPECT_NEAR(own_operations / shared_operations, 1, 0.05);
 }
 

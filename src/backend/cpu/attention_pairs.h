@@ -17,14 +17,6 @@ MASU_INLINE bool FitsPairs(const AttentionTask& task) {
          HoldsBf16(task.first_v);
 }
 
-// Calls `function` with 0 .. N - 1 as constants: arrays indexed in a loop that GCC unrolls late
-// stay in memory, and tiles are named by constants.
-template <int N, typename Function>
-MASU_INLINE void Unrolled(const Function& function) {
-  if constexpr (N > 1) Unrolled<N - 1>(function);
-  function.template operator()<N - 1>();
-}
-
 // Prefetches go to L2 only: L1 keeps fewer requests under way than memory can serve.
 inline constexpr int kToL2 = 2;
 

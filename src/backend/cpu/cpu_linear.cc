@@ -58,7 +58,7 @@ size_t CpuOps::PrepareInputs(LinearBatch batch) {
       const size_t blocks = (rows + cpu::kTileRows - 1) / cpu::kTileRows;
       inputs.numbers_at = take(blocks * groups * cpu::kTileBytes);
     }
-    if (form.bf16) inputs.numbers_at = take(rows * cpu::Bf16RowStride(groups) * sizeof(uint16_t));
+    if (form.bf16) inputs.numbers_at = take(rows * groups * cpu::kGroup * sizeof(uint16_t));
     if (form.block_sums) inputs.sums_at = take(rows * groups * sizeof(float));
     if (form.int8) {
       inputs.codes_at = take(rows * cpu::RowStride(inputs.inputs));
@@ -85,8 +85,8 @@ void CpuOps::FillInputs(const PreparedInputs& inputs) {
     }
     for (size_t r = begin; r < end; ++r, x += inputs.x_stride) {
       if (form.bf16) {
-        kernels_.bf16_row(x, inputs.inputs,
-                          reinterpret_cast<uint16_t*>(numbers) + r * cpu::Bf16RowStride(groups));
+        kernels_.bf16_row(x, inputs.inputs, size_t{inputs.rows} * cpu::kGroup,
+                          reinterpret_cast<uint16_t*>(numbers) + r * cpu::kGroup);
       }
       if (form.block_sums) kernels_.block_sums(x, inputs.inputs, sums + r * groups);
       if (form.int8) {
@@ -127,6 +127,7 @@ CpuOps::LinearJob CpuOps::MakeJob(const LinearArgs& args) {
   if (form.bf16) {
     job.run = kernels_.linear_dots;
     job.task.x16 = reinterpret_cast<const uint16_t*>(base + inputs.numbers_at);
+    job.task.x16_rows = inputs.rows;
   }
   if (form.block_sums) job.task.block_sums = reinterpret_cast<const float*>(base + inputs.sums_at);
   if (form.int8) {
@@ -147,7 +148,7 @@ cpu::LinearTask FromRow(cpu::LinearTask task, uint32_t row) {
   task.x += row * task.x_stride;
   task.y += row * task.y_stride;
   if (task.x_tiles != nullptr) task.x_tiles += row / cpu::kTileRows * groups * cpu::kTileBytes;
-  if (task.x16 != nullptr) task.x16 += row * cpu::Bf16RowStride(groups);
+  if (task.x16 != nullptr) task.x16 += size_t{row} * cpu::kGroup;
   if (task.block_sums != nullptr) task.block_sums += row * groups;
   if (task.x8 != nullptr) {
     task.x8 += row * cpu::RowStride(task.inputs);

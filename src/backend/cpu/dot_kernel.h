@@ -10,17 +10,25 @@
 
 namespace masu::cpu::MASU_ISA {
 
-// Rows that share a pass over weights. Sums and totals of 2 x 6 rows are 24 of 32 registers;
-// weights that need no scale have no totals.
-constexpr uint32_t DotRows(Format format) { return format == Format::kBF16 ? 12 : 6; }
-// Where one pass does not hold all rows, those of each of several.
-constexpr uint32_t DotPassRows(Format format) { return format == Format::kBF16 ? 8 : 6; }
-// Beyond so many rows, weights are decoded once into an L1 scratch, kDotGroups groups at a time.
-// Nibbles decode beside the arithmetic, on ports that it leaves free.
-inline constexpr uint32_t kDotDirectRows = 6;
-inline constexpr uint32_t kDotGroups = 8;
+// Of quantized weights, totals of so few rows are in registers beside their sums; of more in
+// memory.
+inline constexpr int kDotTotals = 6;
+// Rows that share a pass over weights: of 32 registers, sums take 24, or 16 beside what decodes.
+constexpr uint32_t DotRows(Format format) { return format == Format::kBF16 ? 12 : 8; }
+// Nibbles decode beside the arithmetic, on ports that it leaves free. Other codes do so for few
+// rows; for more they are decoded once into an L1 scratch.
 constexpr bool DecodesAside(Format format) {
   return format == Format::kBF16 || (IsNibble(format) && HighBits(format) == 0);
+}
+constexpr uint32_t DirectRows(Format format) {
+  return DecodesAside(format) ? UINT32_MAX : format == Format::kQ8_0 ? 8 : 6;
+}
+// Where one pass does not hold all rows, or codes are decoded first, passes go over so many groups
+// at a time: decoded ones stay in L1, codes in L2. The more rows, the less it matters how early
+// memory is asked.
+inline constexpr uint32_t kDecodedGroups = 8;
+constexpr uint32_t DotChunk(bool decodes, uint32_t rows) {
+  return decodes ? kDecodedGroups : rows <= 32 ? 32 : 64;
 }
 // How far ahead of the arithmetic weights are asked for: about what memory delivers meanwhile.
 inline constexpr size_t kDotAhead = 4096;
@@ -109,9 +117,17 @@ struct ScratchPairs {
     for (uint32_t v = 0; v < 2; ++v) w[v] = LoadInt(at + pair * kPanel * 4 + v * 64);
   }
 };
+template <Format kFormat, bool kDecoded>
+MASU_INLINE auto PairsAt(const uint8_t* at) {
+  if constexpr (kDecoded) {
+    return ScratchPairs{at};
+  } else {
+    return PairReader<kFormat>(at);
+  }
+}
 
 // What a pass over a group asks for, line by line beside the arithmetic: of one pass over a panel
-// the lines a short way ahead; of several a part each of the next panel, so that memory is busy in
+// the lines a short way ahead; of several a part each of the next chunk, so that memory is busy in
 // all of them.
 struct DotPrefetch {
   const uint8_t* at;
@@ -123,108 +139,143 @@ struct DotPrefetch {
   }
 };
 
-// sum[r][v] += pairs [first, last) of a group; x: the group's inputs of the first row.
-template <int R, typename Reader>
-MASU_INLINE void DotRange(Reader& reader, const uint16_t* x, size_t x_stride, uint32_t first,
-                          uint32_t last, DotPrefetch prefetch, F16 (&sum)[R][2]) {
+// sum[r][v] += pairs [first, last) of a group; x: the group's inputs of the first row. kUnrolled:
+// which of two forms GCC 12 keeps in registers; 24 sums in the loop, 16 and decoded weights
+// unrolled.
+template <bool kUnrolled, int R, typename Reader>
+MASU_INLINE void DotRange(Reader& reader, const uint16_t* x, uint32_t first, uint32_t last,
+                          DotPrefetch prefetch, F16 (&sum)[R][2]) {
   MASU_UNROLL_16
   for (uint32_t pair = first; pair < last; ++pair) {
     I16 w[2];
     reader.Next(pair, w);
     prefetch.Next(pair);
-    for (int r = 0; r < R; ++r) {
+    const auto multiply = [&](int r) MASU_LAMBDA_INLINE {
       int32_t both;
-      __builtin_memcpy(&both, x + static_cast<size_t>(r) * x_stride + size_t{pair} * 2, 4);
+      __builtin_memcpy(&both, x + static_cast<size_t>(r) * kGroup + size_t{pair} * 2, 4);
       const I16 all = {_mm512_set1_epi32(both)};
       for (int v = 0; v < 2; ++v) sum[r][v] = DotPairs(sum[r][v], all, w[v]);
+    };
+    if constexpr (kUnrolled) {
+      Unrolled<R>([&]<int Row>() MASU_LAMBDA_INLINE { multiply(Row); });
+    } else {
+      for (int r = 0; r < R; ++r) multiply(r);
     }
   }
 }
 
-// acc += one group's product, R rows from `row` of the task on.
-template <Format kFormat, int R, typename Reader>
-MASU_INLINE void DotGroup(const LinearTask& task, const uint8_t* panel, uint32_t group,
-                          uint32_t row, DotPrefetch prefetch, Reader& reader, F16 (&acc)[R][2]) {
+inline constexpr size_t kGroupPairs = size_t{kGroup} * kPanel * 2;  // bytes of a decoded group
+
+// Groups [first, last) as pairs.
+template <Format kFormat>
+MASU_INLINE void DecodePairs(const uint8_t* panel, uint32_t first, uint32_t last, uint8_t* out) {
+  for (uint32_t g = first; g < last; ++g) {
+    PairReader<kFormat> reader(panel + GroupOffset(kFormat, g));
+    MASU_UNROLL_16
+    for (uint32_t pair = 0; pair < kGroup / 2; ++pair, out += kPanel * 4) {
+      I16 w[2];
+      reader.Next(pair, w);
+      StoreInt(out, w[0]);
+      StoreInt(out + 64, w[1]);
+    }
+  }
+}
+
+// Groups [first, last) that R rows from `row` of the task on are multiplied with.
+struct DotPass {
+  uint32_t row;
+  uint32_t first;
+  uint32_t last;
+  size_t ahead;    // bytes from a group to the lines that are asked for meanwhile,
+  uint32_t lines;  // so many
+};
+
+// totals[R][kPanel] += their product. decoded: the weights of these groups, if kDecoded. A function
+// of its own for each R: inlined side by side they would get each other's registers.
+template <Format kFormat, int R, bool kDecoded>
+__attribute__((noinline)) void DotGroups(const LinearTask& task, const uint8_t* panel, DotPass pass,
+                                         float* totals, const uint8_t* decoded) {
+  constexpr bool kInRegisters = !IsBlock(kFormat) || R <= kDotTotals;
   const uint32_t groups = (task.inputs + kGroup - 1) / kGroup;
-  const size_t x_stride = Bf16RowStride(groups);
-  const uint16_t* x = task.x16 + row * x_stride + size_t{group} * kGroup;
-  if constexpr (kFormat == Format::kBF16) {
-    DotRange<R>(reader, x, x_stride, 0, kGroup / 2, prefetch, acc);
-  } else {
+  F16 acc[R][2];
+  if constexpr (kInRegisters) {
+    Unrolled<2 * R>([&]<int I>() MASU_LAMBDA_INLINE { acc[I / 2][I % 2] = Load(totals + I * 16); });
+  }
+  for (uint32_t g = pass.first; g < pass.last; ++g) {
+    auto reader = PairsAt<kFormat, kDecoded>(kDecoded ? decoded + (g - pass.first) * kGroupPairs
+                                                      : panel + GroupOffset(kFormat, g));
+    const DotPrefetch prefetch = {panel + GroupOffset(kFormat, g) + pass.ahead, pass.lines};
+    const uint16_t* x = task.x16 + (g * task.x16_rows + pass.row) * kGroup;
+    if constexpr (!IsBlock(kFormat)) {
+      DotRange<false, R>(reader, x, 0, kGroup / 2, prefetch, acc);
+      continue;
+    }
     constexpr uint32_t kParts = SubGroups(kFormat);
     constexpr uint32_t kPairs = kGroup / 2 / kParts;
-    const ScaleView view = ScalesOf<kFormat>(panel, group);
+    const ScaleView view = ScalesOf<kFormat>(panel, g);
     for (uint32_t part = 0; part < kParts; ++part) {
       F16 sum[R][2];
-      for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = Zero();
-      DotRange<R>(reader, x, x_stride, part * kPairs, (part + 1) * kPairs, prefetch, sum);
-      for (uint32_t r = 0; r < R; ++r) {
-        const float block_sum =
-            HasMinimum(kFormat) ? task.block_sums[size_t{row + r} * groups + group] : 0.0f;
-        for (uint32_t v = 0; v < 2; ++v)
-          acc[r][v] = Accumulate<kFormat>(acc[r][v], sum[r][v], view, v * 16, part, block_sum);
+      Unrolled<2 * R>([&]<int I>() MASU_LAMBDA_INLINE { sum[I / 2][I % 2] = Zero(); });
+      DotRange<(R > kDotTotals), R>(reader, x, part * kPairs, (part + 1) * kPairs, prefetch, sum);
+      // Read once, not after each total that is stored.
+      const F16 scale[2] = {ScaleOf<kFormat>(view, 0, part), ScaleOf<kFormat>(view, 16, part)};
+      F16 minimum[2];
+      if constexpr (HasMinimum(kFormat)) {
+        minimum[0] = MinimumOf<kFormat>(view, 0);
+        minimum[1] = MinimumOf<kFormat>(view, 16);
       }
+      Unrolled<2 * R>([&]<int I>() MASU_LAMBDA_INLINE {
+        constexpr int kRow = I / 2, kV = I % 2;
+        float* at = totals + kRow * kPanel + kV * 16;
+        F16 total = Fma(scale[kV], sum[kRow][kV], kInRegisters ? acc[kRow][kV] : Load(at));
+        if constexpr (HasMinimum(kFormat)) {
+          const float block_sum = task.block_sums[size_t{pass.row + kRow} * groups + g];
+          total = Fma(minimum[kV], Set1(kMinimumSign<kFormat> * block_sum), total);
+        }
+        if constexpr (kInRegisters) {
+          acc[kRow][kV] = total;
+        } else {
+          Store(at, total);
+        }
+      });
     }
   }
-}
-
-template <Format kFormat, int R>
-void DotDirect(const LinearTask& task, const uint8_t* panel, uint32_t output, uint32_t row,
-               size_t ahead, uint32_t lines) {
-  F16 acc[R][2];
-  for (int r = 0; r < R; ++r) acc[r][0] = acc[r][1] = Zero();
-  const uint32_t groups = (task.inputs + kGroup - 1) / kGroup;
-  for (uint32_t g = 0; g < groups; ++g) {
-    const uint8_t* codes = panel + GroupOffset(kFormat, g);
-    PairReader<kFormat> reader(codes);
-    DotGroup<kFormat, R>(task, panel, g, row, {codes + ahead, lines}, reader, acc);
-  }
-  for (uint32_t r = 0; r < R; ++r) {
-    WriteOut(task, row + r, output, acc[r][0]);
-    WriteOut(task, row + r, output + 16, acc[r][1]);
+  if constexpr (kInRegisters) {
+    Unrolled<2 * R>([&]<int I>() MASU_LAMBDA_INLINE { Store(totals + I * 16, acc[I / 2][I % 2]); });
   }
 }
 
+// All rows of a task, at most kRowBlock, times one panel.
 template <Format kFormat>
-void DotBlocked(const LinearTask& task, const uint8_t* panel, uint32_t output) {
-  constexpr uint32_t kMost = DotRows(kFormat);
-  constexpr size_t kGroupPairs = size_t{kGroup} * kPanel * 2;
-  alignas(64) uint8_t pairs[kDotGroups * kGroupPairs];
+void DotPanel(const LinearTask& task, const uint8_t* panel, uint32_t output) {
+  constexpr uint32_t kLines = LinesOf(kFormat);
+  alignas(64) uint8_t decoded[DecodesAside(kFormat) ? 64 : kDecodedGroups * kGroupPairs];
   alignas(64) float totals[kRowBlock * kPanel];
-  const uint32_t groups = (task.inputs + kGroup - 1) / kGroup;
   __builtin_memset(totals, 0, task.rows * kPanel * sizeof(float));
-  for (uint32_t first = 0; first < groups; first += kDotGroups) {
-    const uint32_t last = groups - first < kDotGroups ? groups : first + kDotGroups;
-    for (uint32_t g = first; g < last; ++g) {
-      PairReader<kFormat> reader(panel + GroupOffset(kFormat, g));
-      uint8_t* out = pairs + (g - first) * kGroupPairs;
-      MASU_UNROLL_16
-      for (uint32_t pair = 0; pair < kGroup / 2; ++pair) {
-        I16 w[2];
-        reader.Next(pair, w);
-        StoreInt(out + pair * kPanel * 4, w[0]);
-        StoreInt(out + pair * kPanel * 4 + 64, w[1]);
-      }
-    }
-    for (uint32_t row = 0; row < task.rows; row += kMost) {
-      WithRows<kMost>(task.rows - row < kMost ? task.rows - row : kMost, [&]<int R>() {
-        F16 acc[R][2];
-        for (uint32_t r = 0; r < R; ++r) {
-          acc[r][0] = Load(totals + (row + r) * kPanel);
-          acc[r][1] = Load(totals + (row + r) * kPanel + 16);
+  const uint32_t groups = (task.inputs + kGroup - 1) / kGroup;
+  const bool decodes = task.rows > DirectRows(kFormat);
+  constexpr uint32_t kMost = DotRows(kFormat);
+  const uint32_t passes = (task.rows + kMost - 1) / kMost;
+  const bool whole = passes == 1 && !decodes;
+  const uint32_t chunk = whole ? groups : DotChunk(decodes, task.rows);
+  for (uint32_t first = 0; first < groups; first += chunk) {
+    const uint32_t last = groups - first < chunk ? groups : first + chunk;
+    if (decodes) DecodePairs<kFormat>(panel, first, last, decoded);
+    for (uint32_t pass = 0; pass < passes; ++pass) {
+      // Passes of about as many rows, each asking for its part of the next chunk.
+      const uint32_t row = pass * task.rows / passes;
+      const uint32_t end = (pass + 1) * task.rows / passes;
+      const uint32_t line = pass * kLines / passes;
+      const DotPass now = {row, first, last,
+                           whole ? kDotAhead : chunk * GroupBytes(kFormat) + size_t{line} * 64,
+                           (pass + 1) * kLines / passes - line};
+      WithRows<kMost>(end - row, [&]<int R>() {
+        float* sums = totals + row * kPanel;
+        if constexpr (!DecodesAside(kFormat)) {
+          if (decodes) return DotGroups<kFormat, R, true>(task, panel, now, sums, decoded);
         }
-        for (uint32_t g = first; g < last; ++g) {
-          // What is decoded next comes from memory beside the arithmetic of the first rows.
-          const DotPrefetch next = {
-              panel + GroupOffset(kFormat, g) + kDotGroups * GroupBytes(kFormat),
-              row == 0 ? LinesOf(kFormat) : 0};
-          ScratchPairs reader{pairs + (g - first) * kGroupPairs};
-          DotGroup<kFormat, R>(task, panel, g, row, next, reader, acc);
-        }
-        for (uint32_t r = 0; r < R; ++r) {
-          Store(totals + (row + r) * kPanel, acc[r][0]);
-          Store(totals + (row + r) * kPanel + 16, acc[r][1]);
-        }
+        if constexpr (R <= DirectRows(kFormat))
+          DotGroups<kFormat, R, false>(task, panel, now, sums, nullptr);
       });
     }
   }
@@ -234,32 +285,11 @@ void DotBlocked(const LinearTask& task, const uint8_t* panel, uint32_t output) {
   }
 }
 
-// At most kRowBlock rows.
 template <Format kFormat>
 void DotPanels(const LinearTask& task) {
   const size_t panel_bytes = PanelBytes(kFormat, (task.inputs + kGroup - 1) / kGroup);
-  for (uint32_t p = task.panel_begin; p < task.panel_end; ++p) {
-    const uint8_t* panel = task.panels + p * panel_bytes;
-    if (!DecodesAside(kFormat) && task.rows > kDotDirectRows) {
-      if constexpr (!DecodesAside(kFormat)) DotBlocked<kFormat>(task, panel, p * kPanel);
-      continue;
-    }
-    constexpr uint32_t kMost = DotRows(kFormat);
-    constexpr uint32_t kLines = LinesOf(kFormat);
-    const uint32_t rows = task.rows <= kMost ? kMost : DotPassRows(kFormat);
-    const uint32_t passes = (task.rows + rows - 1) / rows;
-    for (uint32_t pass = 0; pass < passes; ++pass) {
-      // Passes of about as many rows, for about as many lines.
-      const uint32_t row = pass * task.rows / passes;
-      const uint32_t end = (pass + 1) * task.rows / passes;
-      const uint32_t first = pass * kLines / passes;
-      const uint32_t lines = (pass + 1) * kLines / passes - first;
-      WithRows<kMost>(end - row, [&]<int R>() {
-        DotDirect<kFormat, R>(task, panel, p * kPanel, row,
-                              passes == 1 ? kDotAhead : panel_bytes + size_t{first} * 64, lines);
-      });
-    }
-  }
+  for (uint32_t p = task.panel_begin; p < task.panel_end; ++p)
+    DotPanel<kFormat>(task, task.panels + p * panel_bytes, p * kPanel);
 }
 
 // Of formats whose codes are exact as bfloat16 numbers.
@@ -269,14 +299,15 @@ inline void LinearDots(const LinearTask& task) {
   });
 }
 
-// Inputs that are bfloat16 numbers as such, with zeros up to a whole group.
-inline void Bf16Row(const float* x, uint32_t inputs, uint16_t* out) {
+// Inputs that are bfloat16 numbers as such, with zeros up to a whole group; groups of the row are
+// `group_stride` numbers apart.
+inline void Bf16Row(const float* x, uint32_t inputs, size_t group_stride, uint16_t* out) {
   const uint32_t padded = (inputs + kGroup - 1) / kGroup * kGroup;
   for (uint32_t i = 0; i < padded; i += 16) {
     const F16 values = i + 16 <= inputs ? Load(x + i)
                        : i < inputs     ? LoadPartial(x + i, inputs - i)
                                         : Zero();
-    StoreBf16(out + i, values);
+    StoreBf16(out + i / kGroup * group_stride + i % kGroup, values);
   }
 }
 

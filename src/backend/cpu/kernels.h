@@ -14,7 +14,6 @@ namespace masu::cpu {
 // of two bytes would all begin in the same set of a cache, which holds eight of them or so.
 constexpr size_t RowStride(size_t bytes) { return ((bytes + 63) / 64 | 1) * 64; }
 // The same in bfloat16 numbers, for rows of `groups` whole groups.
-constexpr size_t Bf16RowStride(size_t groups) { return RowStride(groups * kGroup * 2) / 2; }
 
 struct LinearTask {
   Format format;
@@ -32,7 +31,8 @@ struct LinearTask {
   const float* block_sums = nullptr;
   // Instead of x, of linear_tiles: what pack_rows made; of linear_dots: rows of bf16_row.
   const uint8_t* x_tiles = nullptr;
-  const uint16_t* x16 = nullptr;  // [rows, groups * kGroup], Bf16RowStride apart
+  const uint16_t* x16 = nullptr;  // [groups][x16_rows][kGroup], from the first row of the task on
+  size_t x16_rows = 0;            // of the batch
   // Of linear_int8, instead of x and block_sums: what quantize_row made.
   const int8_t* x8 = nullptr;        // [rows, inputs], RowStride apart
   const float* x8_scales = nullptr;  // [rows, groups]
@@ -143,7 +143,7 @@ struct Kernels {
   void (*pack_rows)(const float* x, size_t x_stride, uint32_t rows, uint32_t inputs, uint8_t* out);
   // By products of pairs, or null: in an order of its own, for inputs that are bfloat16 numbers.
   void (*linear_dots)(const LinearTask&);
-  void (*bf16_row)(const float* x, uint32_t inputs, uint16_t* out);
+  void (*bf16_row)(const float* x, uint32_t inputs, size_t group_stride, uint16_t* out);
   void (*linear_int8)(const LinearTask&);
   // Activations in groups of 32 as int8; `nibbles`: in the order for IsNibble formats.
   void (*quantize_row)(const float* x, uint32_t inputs, bool nibbles, int8_t* codes, float* scales,

@@ -30,6 +30,14 @@
 
 namespace masu::cpu::MASU_ISA {
 
+// Calls `function` with 0 .. N - 1 as constants: arrays indexed in a loop that GCC unrolls late
+// stay in memory, and tiles are named by constants.
+template <int N, typename Function>
+MASU_INLINE void Unrolled(const Function& function) {
+  if constexpr (N > 1) Unrolled<N - 1>(function);
+  function.template operator()<N - 1>();
+}
+
 MASU_INLINE float BitsToFloat(uint32_t bits) {
   float value;
   __builtin_memcpy(&value, &bits, 4);
