@@ -38,6 +38,11 @@ CpuOps::PreparedInputs CpuOps::InputsOf(const LinearArgs& args) const {
           .form = FormOf(args)};
 }
 
+// Of inputs as bfloat16 numbers, or as int8 codes.
+size_t CpuOps::RoomFor(const PreparedInputs& inputs) {
+  return cpu::RoomForRows(inputs.rows, cpu::kGroup * (inputs.form.int8 ? 1 : sizeof(uint16_t)));
+}
+
 // What the batch needs, each input once in each form; returns the bytes.
 size_t CpuOps::PrepareInputs(LinearBatch batch) {
   prepared_.clear();
@@ -58,12 +63,14 @@ size_t CpuOps::PrepareInputs(LinearBatch batch) {
       const size_t blocks = (rows + cpu::kTileRows - 1) / cpu::kTileRows;
       inputs.numbers_at = take(blocks * groups * cpu::kTileBytes);
     }
-    if (form.bf16) inputs.numbers_at = take(rows * groups * cpu::kGroup * sizeof(uint16_t));
+    if (form.bf16)
+      inputs.numbers_at = take(groups * RoomFor(inputs) * cpu::kGroup * sizeof(uint16_t));
     if (form.block_sums) inputs.sums_at = take(rows * groups * sizeof(float));
     if (form.int8) {
-      inputs.codes_at = take(rows * cpu::RowStride(inputs.inputs));
-      inputs.scales_at = take(rows * groups * sizeof(float));
-      inputs.sums_at = take(rows * groups * 2 * sizeof(int32_t));
+      const size_t all = groups * RoomFor(inputs);
+      inputs.codes_at = take(all * cpu::kGroup);
+      inputs.scales_at = take(all * sizeof(float));
+      inputs.sums_at = take(all * 2 * sizeof(int32_t));
     }
     prepared_.push_back(inputs);
   }
@@ -85,16 +92,15 @@ void CpuOps::FillInputs(const PreparedInputs& inputs) {
     }
     for (size_t r = begin; r < end; ++r, x += inputs.x_stride) {
       if (form.bf16) {
-        kernels_.bf16_row(x, inputs.inputs, size_t{inputs.rows} * cpu::kGroup,
+        kernels_.bf16_row(x, inputs.inputs, RoomFor(inputs) * cpu::kGroup,
                           reinterpret_cast<uint16_t*>(numbers) + r * cpu::kGroup);
       }
       if (form.block_sums) kernels_.block_sums(x, inputs.inputs, sums + r * groups);
       if (form.int8) {
-        kernels_.quantize_row(
-            x, inputs.inputs, form.nibbles,
-            reinterpret_cast<int8_t*>(base + inputs.codes_at) + r * cpu::RowStride(inputs.inputs),
-            reinterpret_cast<float*>(base + inputs.scales_at) + r * groups,
-            reinterpret_cast<int32_t*>(base + inputs.sums_at) + r * groups * 2);
+        kernels_.quantize_row(x, inputs.inputs, form.nibbles, RoomFor(inputs),
+                              reinterpret_cast<int8_t*>(base + inputs.codes_at) + r * cpu::kGroup,
+                              reinterpret_cast<float*>(base + inputs.scales_at) + r,
+                              reinterpret_cast<int32_t*>(base + inputs.sums_at) + r * 2);
       }
     }
   });
@@ -127,7 +133,7 @@ CpuOps::LinearJob CpuOps::MakeJob(const LinearArgs& args) {
   if (form.bf16) {
     job.run = kernels_.linear_dots;
     job.task.x16 = reinterpret_cast<const uint16_t*>(base + inputs.numbers_at);
-    job.task.x16_rows = inputs.rows;
+    job.task.x16_rows = RoomFor(inputs);
   }
   if (form.block_sums) job.task.block_sums = reinterpret_cast<const float*>(base + inputs.sums_at);
   if (form.int8) {
@@ -135,6 +141,7 @@ CpuOps::LinearJob CpuOps::MakeJob(const LinearArgs& args) {
     job.task.x8 = reinterpret_cast<const int8_t*>(base + inputs.codes_at);
     job.task.x8_scales = reinterpret_cast<const float*>(base + inputs.scales_at);
     job.task.x8_sums = reinterpret_cast<const int32_t*>(base + inputs.sums_at);
+    job.task.x8_rows = RoomFor(inputs);
   }
   return job;
 }
@@ -151,9 +158,9 @@ cpu::LinearTask FromRow(cpu::LinearTask task, uint32_t row) {
   if (task.x16 != nullptr) task.x16 += size_t{row} * cpu::kGroup;
   if (task.block_sums != nullptr) task.block_sums += row * groups;
   if (task.x8 != nullptr) {
-    task.x8 += row * cpu::RowStride(task.inputs);
-    task.x8_scales += row * groups;
-    task.x8_sums += row * groups * 2;
+    task.x8 += size_t{row} * cpu::kGroup;
+    task.x8_scales += row;
+    task.x8_sums += size_t{row} * 2;
   }
   return task;
 }

@@ -74,6 +74,7 @@ class CpuOps final : public Ops {
   };
   InputForm FormOf(const LinearArgs& args) const;
   PreparedInputs InputsOf(const LinearArgs& args) const;
+  static size_t RoomFor(const PreparedInputs& inputs);
   size_t PrepareInputs(LinearBatch batch);
   void FillInputs(const PreparedInputs& inputs);
   LinearJob MakeJob(const LinearArgs& args);

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/attention_kernel.h"
 #include "backend/cpu/linear_kernel.h"
+#include "backend/cpu/panel_passes.h"
 
 namespace masu::cpu::MASU_ISA {
 
@@ -23,17 +24,8 @@ constexpr bool DecodesAside(Format format) {
 constexpr uint32_t DirectRows(Format format) {
   return DecodesAside(format) ? UINT32_MAX : format == Format::kQ8_0 ? 8 : 6;
 }
-// Where one pass does not hold all rows, or codes are decoded first, passes go over so many groups
-// at a time: decoded ones stay in L1, codes in L2. The more rows, the less it matters how early
-// memory is asked.
+// Groups that are decoded at a time.
 inline constexpr uint32_t kDecodedGroups = 8;
-constexpr uint32_t DotChunk(bool decodes, uint32_t rows) {
-  return decodes ? kDecodedGroups : rows <= 32 ? 32 : 64;
-}
-// How far ahead of the arithmetic weights are asked for: about what memory delivers meanwhile.
-inline constexpr size_t kDotAhead = 4096;
-
-constexpr uint32_t LinesOf(Format format) { return (GroupBytes(format) + 63) / 64; }
 
 MASU_INLINE F16 DotPairs(F16 sum, I16 x, I16 w) {
   return {
@@ -126,30 +118,17 @@ MASU_INLINE auto PairsAt(const uint8_t* at) {
   }
 }
 
-// What a pass over a group asks for, line by line beside the arithmetic: of one pass over a panel
-// the lines a short way ahead; of several a part each of the next chunk, so that memory is busy in
-// all of them.
-struct DotPrefetch {
-  const uint8_t* at;
-  uint32_t lines;  // 32 at most
-
-  MASU_INLINE void Next(uint32_t pair) const {
-    if (pair < lines) __builtin_prefetch(at + size_t{pair} * 64);
-    if (pair + 16 < lines) __builtin_prefetch(at + size_t{pair + 16} * 64);
-  }
-};
-
 // sum[r][v] += pairs [first, last) of a group; x: the group's inputs of the first row. kUnrolled:
 // which of two forms GCC 12 keeps in registers; 24 sums in the loop, 16 and decoded weights
 // unrolled.
 template <bool kUnrolled, int R, typename Reader>
 MASU_INLINE void DotRange(Reader& reader, const uint16_t* x, uint32_t first, uint32_t last,
-                          DotPrefetch prefetch, F16 (&sum)[R][2]) {
+                          GroupAhead ahead, F16 (&sum)[R][2]) {
   MASU_UNROLL_16
   for (uint32_t pair = first; pair < last; ++pair) {
     I16 w[2];
     reader.Next(pair, w);
-    prefetch.Next(pair);
+    ahead.Next<kGroup / 2>(pair);
     const auto multiply = [&](int r) MASU_LAMBDA_INLINE {
       int32_t both;
       __builtin_memcpy(&both, x + static_cast<size_t>(r) * kGroup + size_t{pair} * 2, 4);
@@ -181,20 +160,11 @@ MASU_INLINE void DecodePairs(const uint8_t* panel, uint32_t first, uint32_t last
   }
 }
 
-// Groups [first, last) that R rows from `row` of the task on are multiplied with.
-struct DotPass {
-  uint32_t row;
-  uint32_t first;
-  uint32_t last;
-  size_t ahead;    // bytes from a group to the lines that are asked for meanwhile,
-  uint32_t lines;  // so many
-};
-
 // totals[R][kPanel] += their product. decoded: the weights of these groups, if kDecoded. A function
 // of its own for each R: inlined side by side they would get each other's registers.
 template <Format kFormat, int R, bool kDecoded>
-__attribute__((noinline)) void DotGroups(const LinearTask& task, const uint8_t* panel, DotPass pass,
-                                         float* totals, const uint8_t* decoded) {
+__attribute__((noinline)) void DotGroups(const LinearTask& task, const uint8_t* panel,
+                                         PanelPass pass, float* totals, const uint8_t* decoded) {
   constexpr bool kInRegisters = !IsBlock(kFormat) || R <= kDotTotals;
   const uint32_t groups = (task.inputs + kGroup - 1) / kGroup;
   F16 acc[R][2];
@@ -204,10 +174,10 @@ __attribute__((noinline)) void DotGroups(const LinearTask& task, const uint8_t* 
   for (uint32_t g = pass.first; g < pass.last; ++g) {
     auto reader = PairsAt<kFormat, kDecoded>(kDecoded ? decoded + (g - pass.first) * kGroupPairs
                                                       : panel + GroupOffset(kFormat, g));
-    const DotPrefetch prefetch = {panel + GroupOffset(kFormat, g) + pass.ahead, pass.lines};
+    const GroupAhead ahead = {panel + GroupOffset(kFormat, g) + pass.ahead, pass.lines};
     const uint16_t* x = task.x16 + (g * task.x16_rows + pass.row) * kGroup;
     if constexpr (!IsBlock(kFormat)) {
-      DotRange<false, R>(reader, x, 0, kGroup / 2, prefetch, acc);
+      DotRange<false, R>(reader, x, 0, kGroup / 2, ahead, acc);
       continue;
     }
     constexpr uint32_t kParts = SubGroups(kFormat);
@@ -216,7 +186,7 @@ __attribute__((noinline)) void DotGroups(const LinearTask& task, const uint8_t* 
     for (uint32_t part = 0; part < kParts; ++part) {
       F16 sum[R][2];
       Unrolled<2 * R>([&]<int I>() MASU_LAMBDA_INLINE { sum[I / 2][I % 2] = Zero(); });
-      DotRange<(R > kDotTotals), R>(reader, x, part * kPairs, (part + 1) * kPairs, prefetch, sum);
+      DotRange<(R > kDotTotals), R>(reader, x, part * kPairs, (part + 1) * kPairs, ahead, sum);
       // Read once, not after each total that is stored.
       const F16 scale[2] = {ScaleOf<kFormat>(view, 0, part), ScaleOf<kFormat>(view, 16, part)};
       F16 minimum[2];
@@ -245,44 +215,26 @@ __attribute__((noinline)) void DotGroups(const LinearTask& task, const uint8_t* 
   }
 }
 
-// All rows of a task, at most kRowBlock, times one panel.
 template <Format kFormat>
 void DotPanel(const LinearTask& task, const uint8_t* panel, uint32_t output) {
-  constexpr uint32_t kLines = LinesOf(kFormat);
   alignas(64) uint8_t decoded[DecodesAside(kFormat) ? 64 : kDecodedGroups * kGroupPairs];
-  alignas(64) float totals[kRowBlock * kPanel];
-  __builtin_memset(totals, 0, task.rows * kPanel * sizeof(float));
-  const uint32_t groups = (task.inputs + kGroup - 1) / kGroup;
   const bool decodes = task.rows > DirectRows(kFormat);
   constexpr uint32_t kMost = DotRows(kFormat);
-  const uint32_t passes = (task.rows + kMost - 1) / kMost;
-  const bool whole = passes == 1 && !decodes;
-  const uint32_t chunk = whole ? groups : DotChunk(decodes, task.rows);
-  for (uint32_t first = 0; first < groups; first += chunk) {
-    const uint32_t last = groups - first < chunk ? groups : first + chunk;
-    if (decodes) DecodePairs<kFormat>(panel, first, last, decoded);
-    for (uint32_t pass = 0; pass < passes; ++pass) {
-      // Passes of about as many rows, each asking for its part of the next chunk.
-      const uint32_t row = pass * task.rows / passes;
-      const uint32_t end = (pass + 1) * task.rows / passes;
-      const uint32_t line = pass * kLines / passes;
-      const DotPass now = {row, first, last,
-                           whole ? kDotAhead : chunk * GroupBytes(kFormat) + size_t{line} * 64,
-                           (pass + 1) * kLines / passes - line};
-      WithRows<kMost>(end - row, [&]<int R>() {
-        float* sums = totals + row * kPanel;
+  const uint32_t chunk = decodes              ? kDecodedGroups
+                         : task.rows <= kMost ? UINT32_MAX
+                                              : GroupsOfAChunk(task.rows);
+  PanelInPasses<kFormat, kMost>(
+      task, output, chunk,
+      [&](uint32_t first, uint32_t last) {
+        if (decodes) DecodePairs<kFormat>(panel, first, last, decoded);
+      },
+      [&]<int R>(const PanelPass& pass, float* totals) {
         if constexpr (!DecodesAside(kFormat)) {
-          if (decodes) return DotGroups<kFormat, R, true>(task, panel, now, sums, decoded);
+          if (decodes) return DotGroups<kFormat, R, true>(task, panel, pass, totals, decoded);
         }
         if constexpr (R <= DirectRows(kFormat))
-          DotGroups<kFormat, R, false>(task, panel, now, sums, nullptr);
+          DotGroups<kFormat, R, false>(task, panel, pass, totals, nullptr);
       });
-    }
-  }
-  for (uint32_t r = 0; r < task.rows; ++r) {
-    WriteOut(task, r, output, Load(totals + r * kPanel));
-    WriteOut(task, r, output + 16, Load(totals + r * kPanel + 16));
-  }
 }
 
 template <Format kFormat>

@@ -4,11 +4,18 @@
 #pragma once
 
 #include "backend/cpu/linear_kernel.h"
+#include "backend/cpu/panel_passes.h"
 
 namespace masu::cpu::MASU_ISA {
 
-// Rows that share a pass over a panel's weights.
-inline constexpr int kInt8Rows = 4;
+// Rows that share a pass over weights. Totals of four are in registers beside their sums.
+#if defined(__AVX512F__)
+inline constexpr uint32_t kInt8Rows = 8;
+#else
+inline constexpr uint32_t kInt8Rows = 4;
+#endif
+inline constexpr uint32_t kInt8Totals = 4;
+inline constexpr uint32_t kInt8ManyRows = 32;
 
 // --- dot products of four bytes per lane, added to integers ---
 
@@ -165,84 +172,99 @@ struct ByteReader {
   }
 };
 
-// acc += the product of one group, R rows x 32 outputs.
+// totals[R][kPanel] += the product of the pass. A function of its own for each R: inlined side by
+// side they would get each other's registers.
 template <Format kFormat, int R>
-MASU_INLINE void Int8Group(const LinearTask& task, const uint8_t* panel, uint32_t group,
-                           uint32_t row, F16 (&acc)[R][2]) {
+__attribute__((noinline)) void Int8Groups(const LinearTask& task, const uint8_t* panel,
+                                          PanelPass pass, float* totals) {
+  constexpr bool kInRegisters = R <= static_cast<int>(kInt8Totals);
   constexpr uint32_t kParts = SubGroups(kFormat);
   constexpr uint32_t kSets = 8 / kParts;
-  const uint32_t groups = task.inputs / kGroup;
-  const ScaleView view = ScalesOf<kFormat>(panel, group);
-  ByteReader<kFormat> reader(panel + GroupOffset(kFormat, group));
-  for (uint32_t part = 0; part < kParts; ++part) {
-    I16 sum[R][2];
-    for (uint32_t r = 0; r < R; ++r) {
-      const size_t at = (size_t{row + r} * groups + group) * 2;
-      // Sums of the first and the second half: a part may be a half.
-      const int32_t inputs =
-          kParts == 2 ? task.x8_sums[at + part] : task.x8_sums[at] + task.x8_sums[at + 1];
-      const int bias = kFormat == Format::kQ8_0 ? kSignedBias : Bias(kFormat);
-      sum[r][0] = sum[r][1] = IntSet1(-bias * inputs);
-    }
-    MASU_UNROLL_16
-    for (uint32_t i = 0; i < kSets; ++i) {
-      const uint32_t set = part * kSets + i;
-      I16 w[2];
-      reader.Next(set, w);
-      for (uint32_t r = 0; r < R; ++r) {
-        int32_t x;
-        __builtin_memcpy(
-            &x, task.x8 + (row + r) * RowStride(task.inputs) + group * kGroup + set * 4, 4);
-        for (int v = 0; v < 2; ++v) {
-          sum[r][v] = kFormat == Format::kQ8_0 ? DotSigned(sum[r][v], w[v], x)
-                                               : DotUnsigned(sum[r][v], w[v], x);
-        }
+  F16 acc[R][2];
+  if constexpr (kInRegisters) {
+    Unrolled<2 * R>([&]<int I>() MASU_LAMBDA_INLINE { acc[I / 2][I % 2] = Load(totals + I * 16); });
+  }
+  for (uint32_t g = pass.first; g < pass.last; ++g) {
+    const GroupAhead ahead = {panel + GroupOffset(kFormat, g) + pass.ahead, pass.lines};
+    const ScaleView view = ScalesOf<kFormat>(panel, g);
+    const size_t at = g * task.x8_rows + pass.row;
+    const int8_t* x = task.x8 + at * kGroup;
+    const int32_t* x_sums = task.x8_sums + at * 2;
+    const float* x_scales = task.x8_scales + at;
+    ByteReader<kFormat> reader(panel + GroupOffset(kFormat, g));
+    for (uint32_t part = 0; part < kParts; ++part) {
+      I16 sum[R][2];
+      Unrolled<R>([&]<int Row>() MASU_LAMBDA_INLINE {
+        // Sums of the first and the second half: a part may be a half.
+        const int32_t inputs =
+            kParts == 2 ? x_sums[Row * 2 + part] : x_sums[Row * 2] + x_sums[Row * 2 + 1];
+        const int bias = kFormat == Format::kQ8_0 ? kSignedBias : Bias(kFormat);
+        sum[Row][0] = sum[Row][1] = IntSet1(-bias * inputs);
+      });
+      MASU_UNROLL_16
+      for (uint32_t i = 0; i < kSets; ++i) {
+        const uint32_t set = part * kSets + i;
+        I16 w[2];
+        reader.Next(set, w);
+        ahead.Next<8>(set);
+        Unrolled<R>([&]<int Row>() MASU_LAMBDA_INLINE {
+          int32_t four;
+          __builtin_memcpy(&four, x + Row * kGroup + set * 4, 4);
+          for (int v = 0; v < 2; ++v) {
+            sum[Row][v] = kFormat == Format::kQ8_0 ? DotSigned(sum[Row][v], w[v], four)
+                                                   : DotUnsigned(sum[Row][v], w[v], four);
+          }
+        });
       }
-    }
-    for (uint32_t v = 0; v < 2; ++v) {
-      const uint32_t first = v * 16;
-      const F16 scale = ScaleOf<kFormat>(view, first, part);
-      for (uint32_t r = 0; r < R; ++r) {
-        const size_t at = size_t{row + r} * groups + group;
-        const F16 x_scale = Set1(task.x8_scales[at]);
-        acc[r][v] = Fma(Mul(scale, x_scale), IntToFloat(sum[r][v]), acc[r][v]);
+      // Read once, not after each total that is stored.
+      const F16 scale[2] = {ScaleOf<kFormat>(view, 0, part), ScaleOf<kFormat>(view, 16, part)};
+      F16 minimum[2];
+      if constexpr (HasMinimum(kFormat)) {
+        minimum[0] = MinimumOf<kFormat>(view, 0);
+        minimum[1] = MinimumOf<kFormat>(view, 16);
+      }
+      Unrolled<2 * R>([&]<int I>() MASU_LAMBDA_INLINE {
+        constexpr int kRow = I / 2, kV = I % 2;
+        float* place = totals + I * 16;
+        const F16 x_scale = Set1(x_scales[kRow]);
+        F16 total = kInRegisters ? acc[kRow][kV] : Load(place);
+        total = Fma(Mul(scale[kV], x_scale), IntToFloat(sum[kRow][kV]), total);
         if constexpr (HasMinimum(kFormat)) {
-          const auto inputs = static_cast<float>(task.x8_sums[at * 2] + task.x8_sums[at * 2 + 1]);
-          acc[r][v] = Fma(MinimumOf<kFormat>(view, first),
-                          Mul(x_scale, Set1(kMinimumSign<kFormat> * inputs)), acc[r][v]);
+          const auto inputs = static_cast<float>(x_sums[kRow * 2] + x_sums[kRow * 2 + 1]);
+          total = Fma(minimum[kV], Mul(x_scale, Set1(kMinimumSign<kFormat> * inputs)), total);
         }
-      }
+        if constexpr (kInRegisters) {
+          acc[kRow][kV] = total;
+        } else {
+          Store(place, total);
+        }
+      });
     }
+  }
+  if constexpr (kInRegisters) {
+    Unrolled<2 * R>([&]<int I>() MASU_LAMBDA_INLINE { Store(totals + I * 16, acc[I / 2][I % 2]); });
   }
 }
 
-template <Format kFormat, int R>
-MASU_INLINE void Int8Rows(const LinearTask& task, const uint8_t* panel, uint32_t output,
-                          uint32_t row) {
-  F16 acc[R][2];
-  for (int r = 0; r < R; ++r) acc[r][0] = acc[r][1] = Zero();
-  for (uint32_t g = 0; g < task.inputs / kGroup; ++g)
-    Int8Group<kFormat, R>(task, panel, g, row, acc);
-  for (uint32_t r = 0; r < R; ++r) {
-    WriteOut(task, row + r, output, acc[r][0]);
-    WriteOut(task, row + r, output + 16, acc[r][1]);
+template <Format kFormat, uint32_t kMost>
+void Int8Panels(const LinearTask& task) {
+  const size_t panel_bytes = PanelBytes(kFormat, task.inputs / kGroup);
+  const uint32_t chunk = task.rows <= kMost ? UINT32_MAX : GroupsOfAChunk(task.rows);
+  for (uint32_t p = task.panel_begin; p < task.panel_end; ++p) {
+    const uint8_t* panel = task.panels + p * panel_bytes;
+    PanelInPasses<kFormat, kMost>(
+        task, p * kPanel, chunk, [](uint32_t, uint32_t) {},
+        [&]<int R>(const PanelPass& pass, float* totals) {
+          Int8Groups<kFormat, R>(task, panel, pass, totals);
+        });
   }
 }
 
 template <Format kFormat>
 void LinearInt8Of(const LinearTask& task) {
-  const size_t panel_bytes = PanelBytes(kFormat, task.inputs / kGroup);
-  for (uint32_t p = task.panel_begin; p < task.panel_end; ++p) {
-    const uint8_t* panel = task.panels + p * panel_bytes;
-    uint32_t row = 0;
-    for (; row + kInt8Rows <= task.rows; row += kInt8Rows)
-      Int8Rows<kFormat, kInt8Rows>(task, panel, p * kPanel, row);
-    if (row + 2 <= task.rows) {
-      Int8Rows<kFormat, 2>(task, panel, p * kPanel, row);
-      row += 2;
-    }
-    if (row < task.rows) Int8Rows<kFormat, 1>(task, panel, p * kPanel, row);
-  }
+  // For many rows it is totals that take the time, for few memory.
+  if (task.rows > kInt8ManyRows) return Int8Panels<kFormat, kInt8Totals>(task);
+  Int8Panels<kFormat, kInt8Rows>(task);
 }
 
 // Of formats of blocks; CpuOps multiplies others with the activations as they are.
@@ -276,10 +298,13 @@ inline void QuantizeGroup(const float* x, bool nibbles, int8_t* codes, float* sc
   }
 }
 
-inline void QuantizeRow(const float* x, uint32_t inputs, bool nibbles, int8_t* codes, float* scales,
-                        int32_t* sums) {
-  for (uint32_t g = 0; g < inputs / kGroup; ++g)
-    QuantizeGroup(x + g * kGroup, nibbles, codes + g * kGroup, scales + g, sums + size_t{g} * 2);
+// What belongs to groups of one row is `rows` apart: all rows' of a group lie together.
+inline void QuantizeRow(const float* x, uint32_t inputs, bool nibbles, size_t rows, int8_t* codes,
+                        float* scales, int32_t* sums) {
+  for (size_t g = 0; g < inputs / kGroup; ++g) {
+    QuantizeGroup(x + g * kGroup, nibbles, codes + g * rows * kGroup, scales + g * rows,
+                  sums + g * rows * 2);
+  }
 }
 
 }  // namespace masu::cpu::MASU_ISA

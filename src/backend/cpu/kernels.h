@@ -10,10 +10,12 @@
 
 namespace masu::cpu {
 
-// Bytes from one row of prepared inputs to the next: an odd number of cache lines. Rows of a power
-// of two bytes would all begin in the same set of a cache, which holds eight of them or so.
-constexpr size_t RowStride(size_t bytes) { return ((bytes + 63) / 64 | 1) * 64; }
-// The same in bfloat16 numbers, for rows of `groups` whole groups.
+// Rows for which a group of prepared inputs has room, at so many bytes each: they take an odd
+// number of cache lines. Groups a power of two bytes apart would all begin in the same sets of a
+// cache.
+constexpr size_t RoomForRows(size_t rows, size_t row_bytes) {
+  return ((rows * row_bytes + 63) / 64 | 1) * 64 / row_bytes;
+}
 
 struct LinearTask {
   Format format;
@@ -32,11 +34,12 @@ struct LinearTask {
   // Instead of x, of linear_tiles: what pack_rows made; of linear_dots: rows of bf16_row.
   const uint8_t* x_tiles = nullptr;
   const uint16_t* x16 = nullptr;  // [groups][x16_rows][kGroup], from the first row of the task on
-  size_t x16_rows = 0;            // of the batch
+  size_t x16_rows = 0;            // RoomForRows of the batch
   // Of linear_int8, instead of x and block_sums: what quantize_row made.
-  const int8_t* x8 = nullptr;        // [rows, inputs], RowStride apart
-  const float* x8_scales = nullptr;  // [rows, groups]
-  const int32_t* x8_sums = nullptr;  // [rows, groups, 2]
+  const int8_t* x8 = nullptr;        // [groups][x8_rows][kGroup], likewise
+  const float* x8_scales = nullptr;  // [groups][x8_rows]
+  const int32_t* x8_sums = nullptr;  // [groups][x8_rows][2]
+  size_t x8_rows = 0;
   uint32_t panel_begin = 0;
   uint32_t panel_end = 0;
 };
@@ -146,8 +149,8 @@ struct Kernels {
   void (*bf16_row)(const float* x, uint32_t inputs, size_t group_stride, uint16_t* out);
   void (*linear_int8)(const LinearTask&);
   // Activations in groups of 32 as int8; `nibbles`: in the order for IsNibble formats.
-  void (*quantize_row)(const float* x, uint32_t inputs, bool nibbles, int8_t* codes, float* scales,
-                       int32_t* sums);
+  void (*quantize_row)(const float* x, uint32_t inputs, bool nibbles, size_t rows, int8_t* codes,
+                       float* scales, int32_t* sums);
   void (*block_sums)(const float* x, uint32_t inputs, float* sums);  // [groups]
   void (*rms_norm)(const float* x, const float* weight, float* out, uint32_t size, float eps,
                    bool round);
