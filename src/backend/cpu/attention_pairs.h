@@ -20,17 +20,26 @@ MASU_INLINE bool FitsPairs(const AttentionTask& task) {
 // Prefetches go to L2 only: L1 keeps fewer requests under way than memory can serve.
 inline constexpr int kToL2 = 2;
 
-// Bytes that the next tile reads, asked for line by line beside the arithmetic of this one.
+// Bytes that the next tile reads, asked for some lines at a time beside the arithmetic of this one.
 struct Ahead {
   const std::byte* at[4];
-  size_t bytes;  // from each
-  size_t step;
-  size_t done = 0;
+  uint32_t bytes;  // from each
+  uint32_t done = 0;
 
+  // kRuns: one run after the other, so that the CPU's own prefetcher finds long ones and goes ahead
+  // of them: for bfloat16, where memory is the limit.
+  template <bool kRuns>
   MASU_INLINE void Next() {
-    if (done >= bytes) return;
-    for (const std::byte* from : at) __builtin_prefetch(from + done, 0, kToL2);
-    done += step;
+    if constexpr (kRuns) {
+      if (done >= 4 * bytes) return;
+      const std::byte* from = at[done / bytes] + done % bytes;
+      for (uint32_t i = 0; i < 256; i += 64) __builtin_prefetch(from + i, 0, kToL2);
+      done += 256;
+    } else {
+      if (done >= bytes) return;
+      for (const std::byte* from : at) __builtin_prefetch(from + done, 0, kToL2);
+      done += 64;
+    }
   }
 };
 
@@ -41,9 +50,7 @@ MASU_INLINE Ahead NextTile(const AttentionTask& task, const SideAt& side_at, uin
   const uint32_t next = position + kTile;
   if (next >= task.kv_ahead || task.block_size < 16) return ahead;
   const SideView& side = side_at(task, next);
-  ahead.bytes = BlockBytes(side.encoding, task.head_dim);
-  // Long runs of lines, read as they are, are better left to the CPU's own prefetcher by half.
-  ahead.step = side.encoding == Encoding::kBFloat16 ? 128 : 64;
+  ahead.bytes = static_cast<uint32_t>(BlockBytes(side.encoding, task.head_dim));
   // A scale of each token, or a scale and a minimum for each 32 dimensions of each.
   const uint32_t rows = IsInt4(side.encoding) ? task.head_dim / 16 : side.scaled ? 1 : 0;
   const uint32_t row_bytes = task.block_size * 2;

@@ -26,7 +26,7 @@ struct DotUnit {
     ForRowRuns<RowsOfPass(kEncoding)>(rows, [&]<int R>(uint32_t r) {
       ScoresOf<R, kEncoding>(keys, q + size_t{r} * padded, padded, ahead, sums,
                              sums.q_sums + size_t{r} * sums.groups, scores + size_t{r} * kTile);
-      ahead.done = ahead.bytes;  // the first rows' pass asks for what it can
+      ahead.done = 4 * ahead.bytes;  // the first rows' pass asks for what it can
     });
   }
 
@@ -74,8 +74,8 @@ struct DotUnit {
       F16 sum[R][4];
       Unrolled<4 * R>([&]<int I>() MASU_LAMBDA_INLINE { sum[I / 4][I % 4] = Zero(); });
       for (uint32_t pair = block; pair < block + 16; pair += 2) {
-        ahead.Next();
-        ahead.Next();
+        ahead.Next<kEncoding == Encoding::kBFloat16>();
+        ahead.Next<kEncoding == Encoding::kBFloat16>();
         const auto pair_of = [&](int r, uint32_t i) MASU_LAMBDA_INLINE {
           return Broadcast(q + static_cast<size_t>(r) * padded + (pair + i) * 2);
         };
@@ -136,7 +136,7 @@ struct DotUnit {
     Unrolled<R * kSums>([&]<int I>() MASU_LAMBDA_INLINE { sum[I / kSums][I % kSums] = Zero(); });
     for (uint32_t half = 0; half < 2; ++half) {
       for (uint32_t pair = 0; pair < 8; ++pair) {
-        ahead.Next();
+        ahead.Next<kEncoding == Encoding::kBFloat16>();
         Unrolled<kPieces>([&]<int P>() MASU_LAMBDA_INLINE {
           const uint32_t at = d + P * 32;
           I16 values[2];

@@ -28,7 +28,7 @@ struct TileUnit {
             Tiles::template Load<6>(keys[block] + size_t{d} / 2 * kPairLine, kPairLine);
             const uint16_t* x = q + size_t{r} * padded + d;
             Multiply<B>(x, size_t{padded});
-            for (int line = 0; r == 0 && line < 16; ++line) ahead.Next();
+            for (int line = 0; r == 0 && line < 16; ++line) ahead.Next<false>();
           }
           Unrolled<B>([&]<int I>() {
             Tiles::template Store<I>(to + I * kTileRows * kTile, kTile * sizeof(float));
@@ -64,7 +64,7 @@ struct TileUnit {
           Unrolled<B>([&]<int I>() {
             Tiles::template Store<I>(to + size_t{I} * kTileRows * head_dim, stride);
           });
-          for (int line = 0; r == 0 && line < 8; ++line) ahead.Next();
+          for (int line = 0; r == 0 && line < 8; ++line) ahead.Next<false>();
         }
       });
     }
