@@ -112,7 +112,8 @@ Result<void> EngineArm::ComputeCommonPrompt() {
   while (engine_->Step()) continue;
   // A request computes its last token at least, and shares whole pages.
   const uint32_t block_size = setup_.config.block_size;
-  common_ = 1.0 * ((setup_.context - 1) / block_size * block_size);
+  const uint32_t whole_pages = (setup_.context - 1) / block_size;
+  common_ = 1.0 * whole_pages * block_size;
   return {};
 }
 
