@@ -110,10 +110,6 @@ Result<void> EngineArm::ComputeCommonPrompt() {
       engine_->Submit(MakeBenchRequest(setup_.context, 1, setup_.model->config.vocab_size, seed_));
   if (!submitted.ok()) return submitted.error();
   while (engine_->Step()) continue;
-  // A request computes its last token at least, and shares whole pages.
-  const uint32_t block_size = setup_.config.block_size;
-  const uint32_t whole_pages = (setup_.context - 1) / block_size;
-  common_ = 1.0 * whole_pages * block_size;
   return {};
 }
 
@@ -173,7 +169,6 @@ void EngineArm::BeginMeasuring() {
   measured_from_ = ends_.size();
   before_ = engine_->Stats();
   tokens_before_ = ResidentTokens();
-  cached_before_ = CachedTokens();
   running_.clear();
   waiting_.clear();
 }
@@ -217,9 +212,11 @@ double EngineArm::ResidentTokens() const {
   return lengths.empty() ? 0 : total / static_cast<double>(lengths.size()) * running;
 }
 
-double EngineArm::CachedTokens() const {
-  const auto running = static_cast<double>(engine_->Stats().requests_running);
-  return ResidentTokens() - std::max(0.0, running - 1) * common_;
+double EngineArm::CommonTokens() const {
+  if (!setup_.shared) return 0;
+  // A request computes its last token at least, and shares whole pages.
+  const uint32_t whole_pages = (setup_.context - 1) / setup_.config.block_size;
+  return 1.0 * whole_pages * setup_.config.block_size;
 }
 
 Work EngineArm::StepWork() const {
@@ -227,8 +224,9 @@ Work EngineArm::StepWork() const {
   const double tokens = 0.5 * (tokens_before_ + ResidentTokens());
   Work work;
   work.weight_bytes = StreamedWeightBytes(*setup_.model);
-  work.cache_bytes = 0.5 * (cached_before_ + CachedTokens()) *
-                     static_cast<double>(engine_->cache_info().bytes_per_token.value);
+  const double read_again = std::max(0.0, resident() - 1) * CommonTokens();
+  work.cache_bytes =
+      (tokens - read_again) * static_cast<double>(engine_->cache_info().bytes_per_token.value);
   work.operations =
       2 * resident() * (config.num_layers * LayerParameters(config) + HeadParameters(config)) +
       AttentionOperations(config, tokens);

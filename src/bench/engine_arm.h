@@ -94,8 +94,8 @@ class EngineArm {
   void Step();
   // Tokens that those that decode attend to, all together.
   double ResidentTokens() const;
-  // Of these, what is in the cache: pages that all read are there once.
-  double CachedTokens() const;
+  // Of each request, those in pages that all requests read.
+  double CommonTokens() const;
 
   ArmSetup setup_;
   std::unique_ptr<RandomPageFiller> filler_;
@@ -104,11 +104,9 @@ class EngineArm {
   size_t measured_from_ = 0;  // step
   EngineStats before_;        // at BeginMeasuring
   double tokens_before_ = 0;
-  double cached_before_ = 0;
   std::vector<double> running_;
   std::vector<double> waiting_;
   uint64_t seed_ = 1;
-  double common_ = 0;               // tokens in pages that all requests read
   std::unique_ptr<Engine> engine_;  // ends before all that its requests refer to
 };
 

@@ -168,9 +168,7 @@ __attribute__((noinline)) void DotGroups(const LinearTask& task, const uint8_t* 
   constexpr bool kInRegisters = !IsBlock(kFormat) || R <= kDotTotals;
   const uint32_t groups = (task.inputs + kGroup - 1) / kGroup;
   F16 acc[R][2];
-  if constexpr (kInRegisters) {
-    Unrolled<2 * R>([&]<int I>() MASU_LAMBDA_INLINE { acc[I / 2][I % 2] = Load(totals + I * 16); });
-  }
+  if constexpr (kInRegisters) LoadTotals<R>(totals, acc);
   for (uint32_t g = pass.first; g < pass.last; ++g) {
     auto reader = PairsAt<kFormat, kDecoded>(kDecoded ? decoded + (g - pass.first) * kGroupPairs
                                                       : panel + GroupOffset(kFormat, g));
@@ -187,20 +185,14 @@ __attribute__((noinline)) void DotGroups(const LinearTask& task, const uint8_t* 
       F16 sum[R][2];
       Unrolled<2 * R>([&]<int I>() MASU_LAMBDA_INLINE { sum[I / 2][I % 2] = Zero(); });
       DotRange<(R > kDotTotals), R>(reader, x, part * kPairs, (part + 1) * kPairs, ahead, sum);
-      // Read once, not after each total that is stored.
-      const F16 scale[2] = {ScaleOf<kFormat>(view, 0, part), ScaleOf<kFormat>(view, 16, part)};
-      F16 minimum[2];
-      if constexpr (HasMinimum(kFormat)) {
-        minimum[0] = MinimumOf<kFormat>(view, 0);
-        minimum[1] = MinimumOf<kFormat>(view, 16);
-      }
+      const PartScales<kFormat> scales(view, part);
       Unrolled<2 * R>([&]<int I>() MASU_LAMBDA_INLINE {
         constexpr int kRow = I / 2, kV = I % 2;
         float* at = totals + kRow * kPanel + kV * 16;
-        F16 total = Fma(scale[kV], sum[kRow][kV], kInRegisters ? acc[kRow][kV] : Load(at));
+        F16 total = Fma(scales.scale[kV], sum[kRow][kV], kInRegisters ? acc[kRow][kV] : Load(at));
         if constexpr (HasMinimum(kFormat)) {
           const float block_sum = task.block_sums[size_t{pass.row + kRow} * groups + g];
-          total = Fma(minimum[kV], Set1(kMinimumSign<kFormat> * block_sum), total);
+          total = Fma(scales.minimum[kV], Set1(kMinimumSign<kFormat> * block_sum), total);
         }
         if constexpr (kInRegisters) {
           acc[kRow][kV] = total;
@@ -210,9 +202,7 @@ __attribute__((noinline)) void DotGroups(const LinearTask& task, const uint8_t* 
       });
     }
   }
-  if constexpr (kInRegisters) {
-    Unrolled<2 * R>([&]<int I>() MASU_LAMBDA_INLINE { Store(totals + I * 16, acc[I / 2][I % 2]); });
-  }
+  if constexpr (kInRegisters) StoreTotals<R>(acc, totals);
 }
 
 template <Format kFormat>

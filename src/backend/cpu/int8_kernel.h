@@ -181,9 +181,7 @@ __attribute__((noinline)) void Int8Groups(const LinearTask& task, const uint8_t*
   constexpr uint32_t kParts = SubGroups(kFormat);
   constexpr uint32_t kSets = 8 / kParts;
   F16 acc[R][2];
-  if constexpr (kInRegisters) {
-    Unrolled<2 * R>([&]<int I>() MASU_LAMBDA_INLINE { acc[I / 2][I % 2] = Load(totals + I * 16); });
-  }
+  if constexpr (kInRegisters) LoadTotals<R>(totals, acc);
   for (uint32_t g = pass.first; g < pass.last; ++g) {
     const GroupAhead ahead = {panel + GroupOffset(kFormat, g) + pass.ahead, pass.lines};
     const ScaleView view = ScalesOf<kFormat>(panel, g);
@@ -216,22 +214,17 @@ __attribute__((noinline)) void Int8Groups(const LinearTask& task, const uint8_t*
           }
         });
       }
-      // Read once, not after each total that is stored.
-      const F16 scale[2] = {ScaleOf<kFormat>(view, 0, part), ScaleOf<kFormat>(view, 16, part)};
-      F16 minimum[2];
-      if constexpr (HasMinimum(kFormat)) {
-        minimum[0] = MinimumOf<kFormat>(view, 0);
-        minimum[1] = MinimumOf<kFormat>(view, 16);
-      }
+      const PartScales<kFormat> scales(view, part);
       Unrolled<2 * R>([&]<int I>() MASU_LAMBDA_INLINE {
         constexpr int kRow = I / 2, kV = I % 2;
         float* place = totals + I * 16;
         const F16 x_scale = Set1(x_scales[kRow]);
         F16 total = kInRegisters ? acc[kRow][kV] : Load(place);
-        total = Fma(Mul(scale[kV], x_scale), IntToFloat(sum[kRow][kV]), total);
+        total = Fma(Mul(scales.scale[kV], x_scale), IntToFloat(sum[kRow][kV]), total);
         if constexpr (HasMinimum(kFormat)) {
           const auto inputs = static_cast<float>(x_sums[kRow * 2] + x_sums[kRow * 2 + 1]);
-          total = Fma(minimum[kV], Mul(x_scale, Set1(kMinimumSign<kFormat> * inputs)), total);
+          total =
+              Fma(scales.minimum[kV], Mul(x_scale, Set1(kMinimumSign<kFormat> * inputs)), total);
         }
         if constexpr (kInRegisters) {
           acc[kRow][kV] = total;
@@ -241,9 +234,7 @@ __attribute__((noinline)) void Int8Groups(const LinearTask& task, const uint8_t*
       });
     }
   }
-  if constexpr (kInRegisters) {
-    Unrolled<2 * R>([&]<int I>() MASU_LAMBDA_INLINE { Store(totals + I * 16, acc[I / 2][I % 2]); });
-  }
+  if constexpr (kInRegisters) StoreTotals<R>(acc, totals);
 }
 
 template <Format kFormat, uint32_t kMost>

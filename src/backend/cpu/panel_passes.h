@@ -32,6 +32,33 @@ struct GroupAhead {
   }
 };
 
+// Totals [R][kPanel] of a pass: from memory into registers, and back.
+template <int R>
+MASU_INLINE void LoadTotals(const float* totals, F16 (&registers)[R][2]) {
+  Unrolled<2 * R>([&]<int I>()
+                      MASU_LAMBDA_INLINE { registers[I / 2][I % 2] = Load(totals + I * 16); });
+}
+template <int R>
+MASU_INLINE void StoreTotals(const F16 (&registers)[R][2], float* totals) {
+  Unrolled<2 * R>([&]<int I>()
+                      MASU_LAMBDA_INLINE { Store(totals + I * 16, registers[I / 2][I % 2]); });
+}
+
+// What a part of a group has for both halves of a panel: read once for all rows, not after each
+// total that is stored.
+template <Format kFormat>
+struct PartScales {
+  F16 scale[2];
+  F16 minimum[2];  // where the format has one
+
+  MASU_INLINE PartScales(ScaleView view, uint32_t part) {
+    for (uint32_t v = 0; v < 2; ++v) {
+      scale[v] = ScaleOf<kFormat>(view, v * 16, part);
+      if constexpr (HasMinimum(kFormat)) minimum[v] = MinimumOf<kFormat>(view, v * 16);
+    }
+  }
+};
+
 // How far ahead of the arithmetic weights are asked for where one pass holds all rows: about what
 // memory delivers meanwhile.
 inline constexpr size_t kNearAhead = 4096;
