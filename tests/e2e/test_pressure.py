@@ -138,22 +138,24 @@ def test_priority_goes_first(loop_model, serve):
 def test_priority_preempts(loop_model, serve):
     """When pages run out the request with the largest number loses them, and still gives its whole answer."""
     probe = serve(loop_model, "--kv-cache-memory-bytes", "1MiB")
-    server = serve(loop_model, *pages(probe.metric("kv_bytes_per_token"), 100), "--scheduling-policy", "priority",
-                   "--max-model-len", "1600")
+    # The unimportant one fills the cache but for the last pages, so the two meet there whenever the important one comes.
+    server = serve(loop_model, *pages(probe.metric("kv_bytes_per_token"), 1000), "--scheduling-policy", "priority",
+                   "--max-model-len", "16000")
     done = {}
 
-    def ask(priority):
+    def ask(priority, tokens):
         # Salts: equal answers would share their pages.
-        answer = server.complete("hello", max_tokens=1200, priority=priority, cache_salt=f"salt {priority}")
-        done[priority] = time.monotonic(), answer["choices"][0]["text"]
-    low = threading.Thread(target=ask, args=[9])
+        answer = server.complete("hello", max_tokens=tokens, priority=priority, cache_salt=f"salt {priority}")
+        done[priority] = time.monotonic(), answer["choices"][0]["text"], answer["usage"]["completion_tokens"]
+    low = threading.Thread(target=ask, args=[9, 15900])
     low.start()
     wait_until(lambda: server.metric("kv_pages_used") >= 5, 10, "the unimportant one is under way")
-    ask(0)
+    ask(0, 8000)
     low.join()
     assert server.metric("num_preemptions_total") > 0
     assert done[0][0] < done[9][0], "the important one came later and ended first"
-    assert done[0][1] == done[9][1]
+    assert done[0][2] == 8000 and done[9][2] == 15900
+    assert done[9][1].startswith(done[0][1])
 
 
 # --- B310: aborts at any moment -------------------------------------------------------------------------------------------
